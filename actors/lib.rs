@@ -1,0 +1,1 @@
+//! Everything that runs: the actors of a node and the server side of a connection.

@@ -1,0 +1,1 @@
+//! Settings: Kafka names, types, defaults, validation.

@@ -1,0 +1,1 @@
+//! Event-sourced machines kept in internal topics, pure.

@@ -1,0 +1,1 @@
+//! One partition's files and the log directory's writer: std::fs, no async.

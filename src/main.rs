@@ -1,0 +1,3 @@
+//! The heliograph binary: parse, start, wait, exit code.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The Kafka wire format: bytes in, structs out. No I/O, no async.
