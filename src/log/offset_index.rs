@@ -54,10 +54,12 @@ impl OffsetIndex {
                 relative: u32::from_be_bytes(chunk[..4].try_into().ok()?),
                 position: u32::from_be_bytes(chunk[4..].try_into().ok()?),
             };
-            let rises = entries
-                .last()
-                .is_none_or(|last| entry.relative > last.relative && entry.position > last.position);
-            if !rises || u64::from(entry.position) >= segment_bytes || entry.relative > MAX_RELATIVE
+            let rises = entries.last().is_none_or(|last| {
+                entry.relative > last.relative && entry.position > last.position
+            });
+            if !rises
+                || u64::from(entry.position) >= segment_bytes
+                || entry.relative > MAX_RELATIVE
             {
                 return None;
             }
