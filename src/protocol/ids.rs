@@ -1,5 +1,5 @@
-//! The ids, offsets, epochs and counts that every crate names. Owns their text forms; never decides what
-//! a value means to a broker.
+//! The ids, offsets, epochs and counts that every crate names. Owns their text forms; never
+//! decides what a value means to a broker.
 //!
 //! Each is a newtype over the wire type, so that an offset can never be passed for an epoch.
 
@@ -15,7 +15,8 @@ macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
         #[derive(
-            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
+            Serialize, Deserialize,
         )]
         #[serde(transparent)]
         #[repr(transparent)]
@@ -54,7 +55,8 @@ number! {
     Offset(i64)
 }
 number! {
-    /// Counts the leaderships of a partition; each new leader gets a higher one. -1 stands for none.
+    /// Counts the leaderships of a partition; each new leader gets a higher one. -1 stands for
+    /// none.
     LeaderEpoch(i32)
 }
 number! {
@@ -229,8 +231,8 @@ macro_rules! kafka_uuid {
 }
 
 kafka_uuid! {
-    /// A topic for as long as it exists (KIP-516); a topic made again under the same name gets another.
-    /// Its text is Kafka's: 22 characters of URL-safe base64 without padding.
+    /// A topic for as long as it exists (KIP-516); a topic made again under the same name gets
+    /// another. Its text is Kafka's: 22 characters of URL-safe base64 without padding.
     TopicId
 }
 kafka_uuid! {

@@ -4,6 +4,9 @@
 //! headers, `frame` to length-prefixed frames.
 
 pub mod api;
+pub mod batch;
+pub mod compression;
+pub mod control;
 pub mod error;
 pub mod error_code;
 pub mod fetch_response;
@@ -12,6 +15,7 @@ pub mod header;
 pub mod ids;
 pub mod messages;
 pub mod reader;
+pub mod record;
 pub mod writer;
 
 pub use error::Error;
