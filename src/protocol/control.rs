@@ -106,7 +106,8 @@ impl ControlRecord {
             kind => return Ok(ControlRecord::Other { kind }),
         };
         check_version(take(&mut value).ok_or_else(value_error)?, offset)?;
-        let coordinator_epoch = take(&mut value).map(i32::from_be_bytes).ok_or_else(value_error)?;
+        let coordinator_epoch =
+            take(&mut value).map(i32::from_be_bytes).ok_or_else(value_error)?;
         Ok(ControlRecord::EndTransaction { end, coordinator_epoch })
     }
 

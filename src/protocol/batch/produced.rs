@@ -20,6 +20,7 @@ use bytes::Bytes;
 
 use super::{BatchHeader, Error, HEADER_LEN, MAGIC, RecordBatch, Split, TimestampType, split};
 use crate::compression::{Compression, DECOMPRESSED_BYTES_MAX};
+use crate::error_code::ErrorCode;
 use crate::ids::{Offset, TimestampMs};
 use crate::record::{self, RecordScan, RecordShape};
 
@@ -172,16 +173,10 @@ pub enum Refusal {
     Batch(#[from] Error),
 }
 
-const CORRUPT_MESSAGE: i16 = 2;
-const MESSAGE_TOO_LARGE: i16 = 10;
-const INVALID_TIMESTAMP: i16 = 32;
-const UNSUPPORTED_COMPRESSION_TYPE: i16 = 76;
-const INVALID_RECORD: i16 = 87;
-
 impl Refusal {
     /// Kafka's error code for it.
     #[must_use]
-    pub fn code(&self) -> i16 {
+    pub fn code(&self) -> ErrorCode {
         match self {
             Refusal::NoBatch
             | Refusal::ManyBatches
@@ -189,25 +184,25 @@ impl Refusal {
             | Refusal::BaseOffset { .. }
             | Refusal::Control
             | Refusal::NoSequence { .. }
-            | Refusal::OffsetGap { .. } => INVALID_RECORD,
-            Refusal::ZstdTooEarly { .. } => UNSUPPORTED_COMPRESSION_TYPE,
-            Refusal::TooLarge { .. } => MESSAGE_TOO_LARGE,
+            | Refusal::OffsetGap { .. } => ErrorCode::InvalidRecord,
+            Refusal::ZstdTooEarly { .. } => ErrorCode::UnsupportedCompressionType,
+            Refusal::TooLarge { .. } => ErrorCode::MessageTooLarge,
             Refusal::Records { records } => {
                 match records.iter().all(|record| record.fault == RecordFault::KeyMissing) {
-                    true => INVALID_RECORD,
-                    false => INVALID_TIMESTAMP,
+                    true => ErrorCode::InvalidRecord,
+                    false => ErrorCode::InvalidTimestamp,
                 }
             }
             Refusal::Batch(error) => match error {
                 Error::Torn { .. }
                 | Error::TooSmall { .. }
                 | Error::UnknownMagic { .. }
-                | Error::WrongChecksum { .. } => CORRUPT_MESSAGE,
-                Error::UnknownCompression { .. } => UNSUPPORTED_COMPRESSION_TYPE,
+                | Error::WrongChecksum { .. } => ErrorCode::CorruptMessage,
+                Error::UnknownCompression { .. } => ErrorCode::UnsupportedCompressionType,
                 Error::OldMagic { .. }
                 | Error::WrongOffsets { .. }
                 | Error::Compression { .. }
-                | Error::Record { .. } => INVALID_RECORD,
+                | Error::Record { .. } => ErrorCode::InvalidRecord,
             },
         }
     }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::error_code::ErrorCode;
 use crate::record::{Record, RecordHeader};
 
 fn sample() -> BatchBuilder {
@@ -133,14 +134,17 @@ fn a_good_batch_keeps_the_clients_bytes() {
 #[test]
 fn the_number_and_format_of_batches_is_checked_first() {
     let batch = sample().build();
-    assert_eq!(refusal(&Bytes::new(), &rules()).code(), 87);
-    assert_eq!(refusal(&batch.slice(..batch.len() - 1), &rules()).code(), 87);
-    assert_eq!(refusal(&concat(&[&batch, &batch]), &rules()).code(), 87);
+    assert_eq!(refusal(&Bytes::new(), &rules()).code(), ErrorCode::InvalidRecord);
+    assert_eq!(
+        refusal(&batch.slice(..batch.len() - 1), &rules()).code(),
+        ErrorCode::InvalidRecord
+    );
+    assert_eq!(refusal(&concat(&[&batch, &batch]), &rules()).code(), ErrorCode::InvalidRecord);
     let mut bytes = batch.to_vec();
     bytes[MAGIC_AT] = 1;
-    assert_eq!(refusal(&bytes.clone().into(), &rules()).code(), 87);
+    assert_eq!(refusal(&bytes.clone().into(), &rules()).code(), ErrorCode::InvalidRecord);
     bytes[MAGIC_AT] = 9;
-    assert_eq!(refusal(&bytes.into(), &rules()).code(), 2);
+    assert_eq!(refusal(&bytes.into(), &rules()).code(), ErrorCode::CorruptMessage);
     let trailing = concat(&[&batch, &batch[..30]]);
     assert!(validate_produced(&trailing, &rules()).is_ok(), "Kafka trims a torn tail");
 }
@@ -149,7 +153,7 @@ fn the_number_and_format_of_batches_is_checked_first() {
 fn zstd_needs_produce_7() {
     let bytes = sample().compression(Compression::Zstd).build();
     let version = |produce_version| ProduceRules { produce_version, ..rules() };
-    assert_eq!(refusal(&bytes, &version(6)).code(), 76);
+    assert_eq!(refusal(&bytes, &version(6)).code(), ErrorCode::UnsupportedCompressionType);
     assert!(validate_produced(&bytes, &version(7)).is_ok());
 }
 
@@ -157,17 +161,17 @@ fn zstd_needs_produce_7() {
 fn damaged_bytes_are_corrupt() {
     let mut bytes = sample().build().to_vec();
     *bytes.last_mut().unwrap() ^= 1;
-    assert_eq!(refusal(&bytes.into(), &rules()).code(), 2);
+    assert_eq!(refusal(&bytes.into(), &rules()).code(), ErrorCode::CorruptMessage);
     let mut small = sample().build().to_vec();
     small[LENGTH_AT..LEADER_EPOCH_AT].copy_from_slice(&48i32.to_be_bytes());
-    assert_eq!(refusal(&small.into(), &rules()).code(), 2);
+    assert_eq!(refusal(&small.into(), &rules()).code(), ErrorCode::CorruptMessage);
 }
 
 #[test]
 fn size_is_checked_against_the_topics_limit() {
     let bytes = sample().build();
     let limit = |max_message_bytes| ProduceRules { max_message_bytes, ..rules() };
-    assert_eq!(refusal(&bytes, &limit(bytes.len() - 1)).code(), 10);
+    assert_eq!(refusal(&bytes, &limit(bytes.len() - 1)).code(), ErrorCode::MessageTooLarge);
     assert!(validate_produced(&bytes, &limit(bytes.len())).is_ok());
 }
 
@@ -185,10 +189,14 @@ fn headers_that_contradict_themselves_are_refused() {
         |header| header.producer_id = ProducerId(4),
     ];
     for (index, alter) in cases.into_iter().enumerate() {
-        assert_eq!(refusal(&altered(&batch, alter), &rules()).code(), 87, "case {index}");
+        assert_eq!(
+            refusal(&altered(&batch, alter), &rules()).code(),
+            ErrorCode::InvalidRecord,
+            "case {index}"
+        );
     }
     let unknown = altered(&batch, |header| header.attributes |= 5);
-    assert_eq!(refusal(&unknown, &rules()).code(), 76);
+    assert_eq!(refusal(&unknown, &rules()).code(), ErrorCode::UnsupportedCompressionType);
 }
 
 #[test]
@@ -203,7 +211,7 @@ fn record_counts_must_match_the_records() {
     for bytes in [fewer, more] {
         let refused = refusal(&bytes, &rules());
         assert!(matches!(refused, Refusal::Batch(Error::Record { .. })), "{refused}");
-        assert_eq!(refused.code(), 87);
+        assert_eq!(refused.code(), ErrorCode::InvalidRecord);
     }
 }
 
@@ -214,13 +222,13 @@ fn offsets_with_gaps_are_refused() {
     builder.append_at(2, TimestampMs(1), None, None, &[]);
     let refused = refusal(&builder.build(), &rules());
     assert!(matches!(refused, Refusal::OffsetGap { index: 1, offset_delta: 2 }), "{refused}");
-    assert_eq!(refused.code(), 87);
+    assert_eq!(refused.code(), ErrorCode::InvalidRecord);
 }
 
 #[test]
 fn compacted_topics_need_keys() {
     let refused = refusal(&sample().build(), &ProduceRules { compacted: true, ..rules() });
-    assert_eq!(refused.code(), 87);
+    assert_eq!(refused.code(), ErrorCode::InvalidRecord);
     assert_eq!(refused.records().len(), 1);
     assert_eq!(refused.records()[0].index, 1);
 }
@@ -229,7 +237,7 @@ fn compacted_topics_need_keys() {
 fn timestamps_out_of_bounds_are_refused() {
     let before = ProduceRules { timestamp_before_max_ms: 898, ..rules() };
     let refused = refusal(&sample().build(), &before);
-    assert_eq!(refused.code(), 32);
+    assert_eq!(refused.code(), ErrorCode::InvalidTimestamp);
     let indexes: Vec<_> = refused.records().iter().map(|record| record.index).collect();
     assert_eq!(indexes, [0, 2]);
     let after = ProduceRules { now: TimestampMs(50), timestamp_after_max_ms: 52, ..rules() };
@@ -244,7 +252,7 @@ fn append_time_replaces_the_producers_times() {
     assert_eq!(produced.batch.header.max_timestamp, rules.now);
     assert_eq!(produced.batch.header.timestamp_type(), TimestampType::LogAppendTime);
     let sent = sample().append_time(TimestampMs(9)).build();
-    assert_eq!(refusal(&sent, &rules).code(), 32);
+    assert_eq!(refusal(&sent, &rules).code(), ErrorCode::InvalidTimestamp);
 }
 
 #[test]
