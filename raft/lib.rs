@@ -1,5 +1,8 @@
 //! What the cluster agrees on: metadata records, decide, replay, image, delta.
 
+pub mod consensus;
+pub mod envelope;
+
 mod decision;
 mod delta;
 mod error;

@@ -46,7 +46,11 @@ pub struct ConfigsImage {
 
 impl ConfigsImage {
     /// What was set on a resource.
-    pub fn of(&self, kind: ResourceKind, name: &str) -> Option<&Arc<BTreeMap<Arc<str>, Arc<str>>>> {
+    pub fn of(
+        &self,
+        kind: ResourceKind,
+        name: &str,
+    ) -> Option<&Arc<BTreeMap<Arc<str>, Arc<str>>>> {
         self.resources.get(&ConfigResource::new(kind, name))
     }
 

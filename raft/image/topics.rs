@@ -336,7 +336,10 @@ impl MetadataImage {
         Ok(())
     }
 
-    pub(super) fn replay_partition(&mut self, record: &PartitionRecord) -> Result<(), ReplayError> {
+    pub(super) fn replay_partition(
+        &mut self,
+        record: &PartitionRecord,
+    ) -> Result<(), ReplayError> {
         let partition = PartitionImage {
             replicas: record.replicas.clone(),
             isr: record.isr.clone(),

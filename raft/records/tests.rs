@@ -17,7 +17,10 @@ pub(crate) fn one_of_each() -> Vec<MetadataRecord> {
             fenced: Some(false),
             in_controlled_shutdown: None,
         }),
-        MetadataRecord::UnregisterBroker(UnregisterBroker { id: NodeId(9), epoch: BrokerEpoch(5) }),
+        MetadataRecord::UnregisterBroker(UnregisterBroker {
+            id: NodeId(9),
+            epoch: BrokerEpoch(5),
+        }),
         MetadataRecord::Topic(TopicRecord { name: TopicName::from("t"), topic_id }),
         MetadataRecord::RemoveTopic(RemoveTopic { topic_id: TopicId(Uuid::from_u128(8)) }),
         MetadataRecord::Partition(PartitionRecord {

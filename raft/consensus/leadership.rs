@@ -1,0 +1,86 @@
+//! Who leads, as a value to watch. Derived from openraft's metrics alone; never grants anything.
+
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use protocol::ids::NodeId;
+use tokio::sync::watch;
+
+use super::type_config::{Raft, TypeConfig};
+
+type RaftMetrics = openraft::RaftMetrics<TypeConfig>;
+
+/// Who leads the metadata quorum, as this node knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leadership {
+    /// The leader's node, if known.
+    pub leader: Option<NodeId>,
+    /// The Raft term, from 1 once there was an election.
+    pub term: u64,
+    /// Whether this node leads in `term`.
+    pub am_leader: bool,
+    /// Whether this node leads and has applied the first entry of its own term, so that its image
+    /// holds everything committed before: only then may it decide.
+    pub ready: bool,
+    /// Set for good once consensus has stopped: shut down, crashed, or the store failed.
+    pub stopped: Option<String>,
+}
+
+impl Leadership {
+    pub(crate) fn from_metrics(metrics: &RaftMetrics) -> Leadership {
+        let membership = metrics.membership_config.membership();
+        let leader = metrics.current_leader;
+        let running = metrics.running_state.is_ok();
+        let am_leader =
+            running && metrics.state == ServerState::Leader && leader == Some(metrics.id);
+        let applied_own = metrics
+            .last_applied
+            .is_some_and(|applied| applied.leader_id.term == metrics.current_term);
+        Leadership {
+            leader: leader.and_then(|id| membership.get_node(&id).copied()),
+            term: metrics.current_term,
+            am_leader,
+            ready: am_leader && applied_own,
+            stopped: metrics.running_state.as_ref().err().map(ToString::to_string),
+        }
+    }
+}
+
+/// Keeps `sender` current until consensus stops. Watchers see only changes.
+pub(crate) async fn follow(raft: Raft, sender: watch::Sender<Leadership>) {
+    let mut metrics = raft.metrics();
+    drop(raft);
+    loop {
+        let leadership = Leadership::from_metrics(&metrics.borrow_watched());
+        publish(&sender, leadership);
+        if metrics.changed().await.is_err() {
+            // openraft dropped its end: its core is gone.
+            let mut last = sender.borrow().clone();
+            last.stopped.get_or_insert_with(|| String::from("the Raft core is gone"));
+            (last.am_leader, last.ready) = (false, false);
+            publish(&sender, last);
+            return;
+        }
+    }
+}
+
+fn publish(sender: &watch::Sender<Leadership>, leadership: Leadership) {
+    sender.send_if_modified(|present| {
+        if *present == leadership {
+            return false;
+        }
+        if (present.leader, present.term, present.am_leader)
+            != (leadership.leader, leadership.term, leadership.am_leader)
+        {
+            tracing::info!(
+                "leader {:?} in term {} → leader {:?} in term {}{}",
+                present.leader,
+                present.term,
+                leadership.leader,
+                leadership.term,
+                if leadership.am_leader { ", this node" } else { "" }
+            );
+        }
+        *present = leadership;
+        true
+    });
+}

@@ -1,0 +1,136 @@
+//! What a caller sets to start consensus, and how it becomes openraft's configuration. Reads no
+//! settings by itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use openraft::{Config, SnapshotPolicy};
+use protocol::ids::NodeId;
+
+use super::error::Error;
+use super::raft_id::RaftId;
+use super::store::memory::MemoryStore;
+
+/// The most bytes one entry may have, as bincode.
+pub const ENTRY_BYTES_MAX: usize = 32 << 20;
+
+/// The most bytes of entries in one append call, unless a single entry is larger.
+pub const APPEND_BYTES_MAX: usize = 1 << 20;
+
+/// The most bytes a snapshot may have.
+pub const SNAPSHOT_BYTES_MAX: usize = 1 << 30;
+
+/// Bytes of a snapshot in one call.
+pub const SNAPSHOT_CHUNK_BYTES: usize = 256 << 10;
+
+/// How to start consensus on one node.
+#[derive(Clone, Debug)]
+pub struct ConsensusOptions {
+    /// The member, see [`RaftId::of_directory`].
+    pub raft_id: RaftId,
+    /// The node the member is now.
+    pub node_id: NodeId,
+    /// For logs and errors only.
+    pub cluster: String,
+    /// Where the log, the vote and the snapshots live.
+    pub store: Store,
+    /// Heartbeats and elections.
+    pub timing: Timing,
+    /// A snapshot is built after this many entries; at least 1.
+    pub snapshot_after_entries: u64,
+    /// Entries that stay in the log after they are in a snapshot, for members that lag a little.
+    pub keep_entries: u64,
+    /// Seeds all randomness (election timeouts, tick phases). None takes the system's randomness; a
+    /// simulation sets one, different for each node.
+    pub seed: Option<u64>,
+}
+
+impl ConsensusOptions {
+    /// Options with `dev` timing and the usual log bounds.
+    #[must_use]
+    pub fn new(raft_id: RaftId, node_id: NodeId, store: Store) -> ConsensusOptions {
+        ConsensusOptions {
+            raft_id,
+            node_id,
+            cluster: String::from("heliograph"),
+            store,
+            timing: Timing::dev(),
+            snapshot_after_entries: 2_000,
+            keep_entries: 500,
+            seed: None,
+        }
+    }
+
+    pub(crate) fn to_config(&self) -> Result<Config, Error> {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let heartbeat = millis(self.timing.heartbeat);
+        let config = Config {
+            cluster_name: self.cluster.clone(),
+            heartbeat_interval: heartbeat,
+            election_timeout_min: millis(self.timing.election_min),
+            election_timeout_max: millis(self.timing.election_max),
+            install_snapshot_timeout: millis(self.timing.call_timeout).saturating_mul(60),
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_after_entries),
+            max_in_snapshot_log_to_keep: self.keep_entries,
+            replication_lag_threshold: self.snapshot_after_entries.saturating_mul(2),
+            purge_batch_size: (self.snapshot_after_entries / 8).max(1),
+            // A metadata quorum proposes few, large batches: small queues save idle memory.
+            api_channel_size: Some(4_096),
+            notification_channel_size: Some(4_096),
+            state_machine_channel_size: Some(256),
+            enable_pre_vote: Some(true),
+            // A restarted leader must win an election and apply an entry of its new term, or
+            // `Leadership::ready` could be true before the image is complete.
+            enable_leader_restore: Some(false),
+            backoff: format!("{heartbeat}ms {}ms ..{}ms", heartbeat * 2, heartbeat * 8),
+            ..Config::default()
+        };
+        config.validate().map_err(|error| Error::Options { reason: error.to_string() })
+    }
+}
+
+/// Where a member keeps its state.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// sled and snapshot files in this directory, on a thread of its own.
+    Sled(PathBuf),
+    /// In memory, on the caller's thread: deterministic, and able to lose what was not flushed.
+    Memory(MemoryStore),
+}
+
+/// Heartbeats and elections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// A leader's interval between heartbeats.
+    pub heartbeat: Duration,
+    /// The shortest election timeout; above two heartbeats.
+    pub election_min: Duration,
+    /// The longest election timeout, exclusive.
+    pub election_max: Duration,
+    /// How long one call with entries or a piece of a snapshot may take.
+    pub call_timeout: Duration,
+}
+
+impl Timing {
+    /// The timing of `dev` and `demo`.
+    #[must_use]
+    pub const fn dev() -> Timing {
+        Timing {
+            heartbeat: Duration::from_millis(50),
+            election_min: Duration::from_millis(150),
+            election_max: Duration::from_millis(300),
+            call_timeout: Duration::from_millis(500),
+        }
+    }
+
+    /// The timing of `server`: Kafka's election timeout of 1 s.
+    #[must_use]
+    pub const fn server() -> Timing {
+        Timing {
+            heartbeat: Duration::from_millis(250),
+            election_min: Duration::from_millis(1_000),
+            election_max: Duration::from_millis(2_000),
+            call_timeout: Duration::from_secs(2),
+        }
+    }
+}
