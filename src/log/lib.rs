@@ -7,6 +7,8 @@ pub mod read_view;
 pub mod config;
 pub mod error;
 
+pub mod disk;
+
 mod command;
 pub mod offset_index;
 pub mod time_index;

@@ -53,13 +53,13 @@ const BASE_SEQUENCE_AT: usize = PRODUCER_EPOCH_AT + size_of::<i16>();
 const RECORD_COUNT_AT: usize = BASE_SEQUENCE_AT + size_of::<i32>();
 
 /// Bytes of a batch's header, and the offset of its records.
-pub const HEADER_LEN: usize = RECORD_COUNT_AT + size_of::<i32>();
+pub const HEADER_BYTES: usize = RECORD_COUNT_AT + size_of::<i32>();
 /// Bytes in front of what the length field counts.
-pub const LOG_OVERHEAD: usize = LEADER_EPOCH_AT;
+pub const LOG_OVERHEAD_BYTES: usize = LEADER_EPOCH_AT;
 /// Bytes that a leader rewrites when it appends: base offset, length and leader epoch.
-pub const PREFIX_LEN: usize = MAGIC_AT;
+pub const PREFIX_BYTES: usize = MAGIC_AT;
 /// Bytes of a batch that must be there to know its magic.
-pub const UP_TO_MAGIC_LEN: usize = MAGIC_AT + size_of::<i8>();
+pub const UP_TO_MAGIC_BYTES: usize = MAGIC_AT + size_of::<i8>();
 /// The only magic that is written, and read without conversion.
 pub const MAGIC: i8 = 2;
 
@@ -203,9 +203,9 @@ impl BatchHeader {
     /// Reads the header at the start of `bytes`. The records need not be there.
     pub fn parse(bytes: &[u8]) -> Result<BatchHeader, Error> {
         check_magic(bytes)?;
-        let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
             let base_offset = Offset(i64::from_be_bytes(field(bytes, BASE_OFFSET_AT)));
-            return Err(Error::Torn { base_offset, needed: HEADER_LEN, available: bytes.len() });
+            return Err(Error::Torn { base_offset, needed: HEADER_BYTES, available: bytes.len() });
         };
         let header = BatchHeader::from_bytes(header);
         if header.batch_length < HEADER_LENGTH_MIN {
@@ -215,7 +215,7 @@ impl BatchHeader {
         Ok(header)
     }
 
-    fn from_bytes(bytes: &[u8; HEADER_LEN]) -> BatchHeader {
+    fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> BatchHeader {
         BatchHeader {
             base_offset: Offset(i64::from_be_bytes(field(bytes, BASE_OFFSET_AT))),
             batch_length: i32::from_be_bytes(field(bytes, LENGTH_AT)),
@@ -234,8 +234,8 @@ impl BatchHeader {
 
     /// The header's 61 bytes.
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
-        let mut bytes = [0; HEADER_LEN];
+    pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
         put(&mut bytes, BASE_OFFSET_AT, self.base_offset.0.to_be_bytes());
         put(&mut bytes, LENGTH_AT, self.batch_length.to_be_bytes());
         put(&mut bytes, LEADER_EPOCH_AT, self.leader_epoch.0.to_be_bytes());
@@ -255,7 +255,7 @@ impl BatchHeader {
     /// Bytes of the whole batch.
     #[must_use]
     pub fn size_in_bytes(&self) -> usize {
-        usize::try_from(self.batch_length).unwrap_or(0) + LOG_OVERHEAD
+        usize::try_from(self.batch_length).unwrap_or(0) + LOG_OVERHEAD_BYTES
     }
 
     /// The offset of the last record, even if that record was compacted away.
@@ -348,7 +348,7 @@ impl BatchHeader {
 
 /// The least that the length field of a batch of magic 2 can say: an empty batch.
 const HEADER_LENGTH_MIN: i32 = 49;
-const _: () = assert!(HEADER_LEN == LOG_OVERHEAD + 49);
+const _: () = assert!(HEADER_BYTES == LOG_OVERHEAD_BYTES + 49);
 
 /// A whole batch: its header, and all its bytes with the header. Cloning shares the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -405,7 +405,7 @@ impl RecordBatch {
     /// The records' bytes as they are in the batch.
     #[must_use]
     pub fn payload(&self) -> Bytes {
-        self.bytes.slice(HEADER_LEN..)
+        self.bytes.slice(HEADER_BYTES..)
     }
 
     /// The same batch at `base_offset` in `leader_epoch`: a copy. A log writes the [`prefix`]
@@ -413,7 +413,7 @@ impl RecordBatch {
     #[must_use]
     pub fn at(&self, base_offset: Offset, leader_epoch: LeaderEpoch) -> RecordBatch {
         let header = BatchHeader { base_offset, leader_epoch, ..self.header };
-        rebuild(header, &self.bytes[HEADER_LEN..])
+        rebuild(header, &self.bytes[HEADER_BYTES..])
     }
 
     /// The same records with another timestamp type and max timestamp, and the checksum made
@@ -426,7 +426,7 @@ impl RecordBatch {
     ) -> RecordBatch {
         let mut header = BatchHeader { max_timestamp, ..self.header };
         header.set_timestamp_type(timestamp_type);
-        rebuild(header, &self.bytes[HEADER_LEN..])
+        rebuild(header, &self.bytes[HEADER_BYTES..])
     }
 
     /// The same records compressed otherwise.
@@ -447,8 +447,8 @@ impl RecordBatch {
 
 /// The batch of `header` and `payload`, with the length and the checksum that fit.
 fn rebuild(header: BatchHeader, payload: &[u8]) -> RecordBatch {
-    let size = HEADER_LEN + payload.len();
-    let batch_length = i32::try_from(size - LOG_OVERHEAD)
+    let size = HEADER_BYTES + payload.len();
+    let batch_length = i32::try_from(size - LOG_OVERHEAD_BYTES)
         .expect("the limit on decompressed bytes keeps a batch below 2 GiB");
     let mut header = BatchHeader { batch_length, ..header };
     let mut bytes = BytesMut::with_capacity(size);
@@ -459,15 +459,15 @@ fn rebuild(header: BatchHeader, payload: &[u8]) -> RecordBatch {
     RecordBatch { header, bytes: bytes.freeze() }
 }
 
-/// The first 16 bytes of a batch: what a leader writes in front of `&bytes[PREFIX_LEN..]` to
+/// The first 16 bytes of a batch: what a leader writes in front of `&bytes[PREFIX_BYTES..]` to
 /// append it.
 #[must_use]
 pub fn prefix(
     base_offset: Offset,
     batch_length: i32,
     leader_epoch: LeaderEpoch,
-) -> [u8; PREFIX_LEN] {
-    let mut bytes = [0; PREFIX_LEN];
+) -> [u8; PREFIX_BYTES] {
+    let mut bytes = [0; PREFIX_BYTES];
     put(&mut bytes, BASE_OFFSET_AT, base_offset.0.to_be_bytes());
     put(&mut bytes, LENGTH_AT, batch_length.to_be_bytes());
     put(&mut bytes, LEADER_EPOCH_AT, leader_epoch.0.to_be_bytes());
@@ -524,20 +524,20 @@ impl Iterator for Split {
 /// Checks the length field and the magic at the start of `bytes`.
 fn check_magic(bytes: &[u8]) -> Result<(), Error> {
     let available = bytes.len();
-    if available < LOG_OVERHEAD {
+    if available < LOG_OVERHEAD_BYTES {
         let base_offset = match bytes.first_chunk() {
             Some(offset) => Offset(i64::from_be_bytes(*offset)),
             None => Offset::NONE,
         };
-        return Err(Error::Torn { base_offset, needed: HEADER_LEN, available });
+        return Err(Error::Torn { base_offset, needed: HEADER_BYTES, available });
     }
     let base_offset = Offset(i64::from_be_bytes(field(bytes, BASE_OFFSET_AT)));
     let length = i32::from_be_bytes(field(bytes, LENGTH_AT));
     if length < LEGACY_LENGTH_MIN {
         return Err(Error::TooSmall { base_offset, length });
     }
-    if available < UP_TO_MAGIC_LEN {
-        return Err(Error::Torn { base_offset, needed: HEADER_LEN, available });
+    if available < UP_TO_MAGIC_BYTES {
+        return Err(Error::Torn { base_offset, needed: HEADER_BYTES, available });
     }
     match i8::from_be_bytes(field(bytes, MAGIC_AT)) {
         MAGIC => Ok(()),

@@ -225,7 +225,7 @@ mod tests {
     const CLUSTER: &str = "MkU3OEVBNTcwNTJENDM2Qk";
 
     fn payload(batch: &Bytes) -> Vec<u8> {
-        batch[batch::HEADER_LEN..].to_vec()
+        batch[batch::HEADER_BYTES..].to_vec()
     }
 
     #[test]

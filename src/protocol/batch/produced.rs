@@ -18,7 +18,7 @@ use std::io::{BufReader, Read};
 
 use bytes::Bytes;
 
-use super::{BatchHeader, Error, HEADER_LEN, MAGIC, RecordBatch, Split, TimestampType, split};
+use super::{BatchHeader, Error, HEADER_BYTES, MAGIC, RecordBatch, Split, TimestampType, split};
 use crate::compression::{Compression, DECOMPRESSED_BYTES_MAX};
 use crate::error_code::ErrorCode;
 use crate::ids::{Offset, TimestampMs};
@@ -313,7 +313,7 @@ struct Scanned {
 fn scan(batch: &RecordBatch, rules: &ProduceRules) -> Result<Scanned, Refusal> {
     let header = &batch.header;
     let base_offset = header.base_offset;
-    let payload = &batch.bytes[HEADER_LEN..];
+    let payload = &batch.bytes[HEADER_BYTES..];
     let limit = u64::try_from(DECOMPRESSED_BYTES_MAX).unwrap_or(u64::MAX);
     match header.compression()? {
         Compression::None => {

@@ -25,7 +25,7 @@ fn refusal(bytes: &Bytes, rules: &ProduceRules) -> Refusal {
 fn altered(batch: &RecordBatch, alter: impl FnOnce(&mut BatchHeader)) -> Bytes {
     let mut header = batch.header;
     alter(&mut header);
-    rebuild(header, &batch.bytes[HEADER_LEN..]).bytes
+    rebuild(header, &batch.bytes[HEADER_BYTES..]).bytes
 }
 
 fn concat(parts: &[&[u8]]) -> Bytes {
@@ -34,7 +34,7 @@ fn concat(parts: &[&[u8]]) -> Bytes {
 
 #[test]
 fn the_header_has_kafkas_layout() {
-    assert_eq!(HEADER_LEN, 61);
+    assert_eq!(HEADER_BYTES, 61);
     assert_eq!((MAGIC_AT, CRC_AT, ATTRIBUTES_AT, RECORD_COUNT_AT), (16, 17, 21, 57));
     assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     let bytes = BatchBuilder::new()
@@ -59,7 +59,7 @@ fn the_header_has_kafkas_layout() {
 fn the_prefix_is_all_that_an_append_rewrites() {
     let batch = sample().build_batch();
     let prefix = prefix(Offset(77), batch.header.batch_length, LeaderEpoch(4));
-    let appended = concat(&[&prefix, &batch.bytes[PREFIX_LEN..]]);
+    let appended = concat(&[&prefix, &batch.bytes[PREFIX_BYTES..]]);
     let appended = RecordBatch::parse(appended).unwrap();
     appended.verify_crc().unwrap();
     assert_eq!(appended, batch.at(Offset(77), LeaderEpoch(4)));
