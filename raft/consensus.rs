@@ -66,7 +66,7 @@ use type_config::{Raft, RecordBatch, Runtime, TypeConfig};
 
 use crate::{MetadataImage, MetadataRecord};
 
-/// One member of the metadata quorum. A cheap handle.
+/// One member of the metadata quorum. A cheap handle; consensus stops when the last one is dropped.
 #[derive(Clone)]
 pub struct Consensus {
     shared: Arc<Shared>,
@@ -82,6 +82,8 @@ struct Shared {
     leadership: watch::Receiver<Leadership>,
     abort: Abort,
     guard: StoreGuard,
+    /// Stops openraft when it is set, or dropped with the last handle.
+    stop: watch::Sender<bool>,
 }
 
 impl Consensus {
@@ -124,7 +126,8 @@ impl Consensus {
         let (leadership_sender, leadership) =
             watch::channel(Leadership::from_metrics(&metrics.borrow_watched()));
         let (proposals, queue) = mpsc::unbounded_channel();
-        tokio::spawn(leadership::follow(raft.clone(), leadership_sender));
+        let (stop, stopping) = watch::channel(false);
+        tokio::spawn(leadership::follow(raft.clone(), leadership_sender, stopping));
         tokio::spawn(proposer::serve(raft.clone(), queue));
         let server = Server::new(options.raft_id, raft.clone());
         let (raft_id, node_id) = (options.raft_id, options.node_id);
@@ -138,6 +141,7 @@ impl Consensus {
             leadership,
             abort,
             guard,
+            stop,
         };
         Ok(Consensus { shared: Arc::new(shared) })
     }
@@ -307,11 +311,11 @@ impl Consensus {
         self.guard()
     }
 
-    /// Stops as a crash does: nothing that is queued for the store is written any more. The tasks end
-    /// with their runtime, or by themselves at the next write; await the guard before opening the
-    /// directory again.
+    /// Stops as a crash does: nothing that is queued for the store is written any more. Works after
+    /// the runtime was shut down too. Await the guard before opening the directory again.
     pub fn crash(&self) -> StoreGuard {
         self.shared.abort.set();
+        self.shared.stop.send_replace(true);
         self.guard()
     }
 }
@@ -341,3 +345,10 @@ fn membership_error(error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) 
         RaftError::Fatal(fatal) => stopped(&fatal),
     }
 }
+
+#[cfg(test)]
+mod cluster_test;
+#[cfg(test)]
+mod suite_test;
+#[cfg(test)]
+mod test_cluster;

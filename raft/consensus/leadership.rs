@@ -45,14 +45,30 @@ impl Leadership {
     }
 }
 
-/// Keeps `sender` current until consensus stops. Watchers see only changes.
-pub(crate) async fn follow(raft: Raft, sender: watch::Sender<Leadership>) {
+/// Keeps `sender` current until consensus stops. Watchers see only changes. Shuts openraft down when
+/// `stop` changes or its sender is gone.
+pub(crate) async fn follow(
+    raft: Raft,
+    sender: watch::Sender<Leadership>,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut metrics = raft.metrics();
-    drop(raft);
+    let mut raft = Some(raft);
     loop {
         let leadership = Leadership::from_metrics(&metrics.borrow_watched());
         publish(&sender, leadership);
-        if metrics.changed().await.is_err() {
+        let changed = tokio::select! {
+            changed = metrics.changed() => changed.is_ok(),
+            _ = stop.changed(), if raft.is_some() => {
+                if let Some(raft) = raft.take()
+                    && let Err(error) = raft.shutdown().await
+                {
+                    tracing::warn!(%error, "the Raft core ended abnormally");
+                }
+                true
+            }
+        };
+        if !changed {
             // openraft dropped its end: its core is gone.
             let mut last = sender.borrow().clone();
             last.stopped.get_or_insert_with(|| String::from("the Raft core is gone"));

@@ -63,44 +63,35 @@ impl LogStorage {
     /// Reads the log's bounds and the vote, and claims an empty store for `raft_id`.
     ///
     /// # Errors
-    /// [`Error::ForeignStore`] if the store belongs to another member, [`Error::Corrupt`] through
-    /// `corrupt` if a value does not decode, and the store's own errors.
+    /// [`Error::ForeignStore`] if the store belongs to another member, [`Error::Corrupt`] if a value
+    /// does not decode or the log has a hole, and the store's own errors.
     pub(crate) async fn open(
         store: StoreHandle,
         raft_id: RaftId,
         dir: std::path::PathBuf,
     ) -> Result<LogStorage, Error> {
-        let damaged_dir = dir.clone();
-        let corrupt = move |error: envelope::Error| Error::Corrupt {
-            dir: damaged_dir.clone(),
-            reason: error.to_string(),
-        };
-        let state = store
-            .call(move |store| {
+        let corrupt = |reason: String| Error::Corrupt { dir: dir.clone(), reason };
+        let (identity, state) = store
+            .call(|store| {
                 let identity = decode_value::<RaftId>(store, Key::Identity, Kind::Identity)?;
-                if let Some(stored) = identity.filter(|stored| *stored != raft_id) {
-                    return Err(Error::ForeignStore { dir, stored, asked: raft_id });
-                }
-                let purged: Option<LogId> = decode_value(store, Key::Purged, Kind::LogId)?;
-                let last = match store.last_entry()? {
-                    Some((_, bytes)) => Some(decode_entry(&bytes)?.log_id),
-                    None => None,
-                };
-                Ok(State {
-                    vote: decode_value(store, Key::Vote, Kind::Vote)?,
-                    committed: decode_value(store, Key::Committed, Kind::LogId)?,
-                    purged,
-                    last: last.max(purged),
-                    ..State::default()
-                })
+                Ok((identity, State::restore(store)?))
             })
             .await
             .map_err(|error| match error {
-                Error::Envelope(envelope) => corrupt(envelope),
+                Error::Envelope(envelope) => corrupt(envelope.to_string()),
                 other => other,
             })?;
-        let identity = encode_value(Kind::Identity, &raft_id)?;
-        store.write_durably(vec![Write::Put(Key::Identity, identity)]).await?;
+        match identity {
+            Some(stored) if stored != raft_id => {
+                return Err(Error::ForeignStore { dir, stored, asked: raft_id });
+            }
+            Some(_) => {}
+            None => {
+                let identity = encode_value(Kind::Identity, &raft_id)?;
+                store.write_durably(vec![Write::Put(Key::Identity, identity)]).await?;
+            }
+        }
+        let state = state.map_err(|hole| corrupt(hole))?;
         Ok(LogStorage { store, state: Arc::new(Mutex::new(state)) })
     }
 
@@ -231,6 +222,9 @@ impl RaftLogStorage<TypeConfig> for LogStorage {
         let (from, to) = {
             let mut state = self.state.lock();
             let range = (next_index(last_log_id), next_index(state.last));
+            if range.0 >= range.1 {
+                return Ok(());
+            }
             state.truncate(range.0);
             state.last = last_log_id.max(state.purged);
             range
@@ -256,6 +250,37 @@ impl RaftLogStorage<TypeConfig> for LogStorage {
 }
 
 impl State {
+    /// Reads the vote and the bounds of the log, and every entry, so that damage shows at the start.
+    /// The inner error is a hole in the log.
+    fn restore(store: &dyn MetadataStore) -> Result<Result<State, String>, Error> {
+        let purged: Option<LogId> = decode_value(store, Key::Purged, Kind::LogId)?;
+        let mut state = State {
+            vote: decode_value(store, Key::Vote, Kind::Vote)?,
+            committed: decode_value(store, Key::Committed, Kind::LogId)?,
+            purged,
+            last: purged,
+            ..State::default()
+        };
+        loop {
+            let expected = next_index(state.last);
+            let pairs = store.entries(expected, u64::MAX, APPEND_BYTES_MAX)?;
+            if pairs.is_empty() {
+                return Ok(Ok(state));
+            }
+            for (index, bytes) in pairs {
+                let entry = decode_entry(&bytes)?;
+                let expected = next_index(state.last);
+                if index != expected || entry.log_id.index != expected {
+                    return Ok(Err(format!(
+                        "the log has entry {} at {index}, expected {expected}",
+                        entry.log_id.index
+                    )));
+                }
+                state.push(Tailed { entry, bytes: bytes.len() });
+            }
+        }
+    }
+
     /// The entries if the tail goes back to `from`.
     fn from_tail(&self, from: u64, to: u64, bytes_max: usize) -> Option<Vec<Entry>> {
         let first = self.tail.front()?.entry.log_id.index;

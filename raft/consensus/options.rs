@@ -64,11 +64,16 @@ impl ConsensusOptions {
     pub(crate) fn to_config(&self) -> Result<Config, Error> {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let heartbeat = millis(self.timing.heartbeat);
+        // openraft's follower waits out the leader's lease, which is its longest election timeout,
+        // and then a random timeout: half of our longest silence each.
+        let lease = millis(self.timing.election_max) / 2;
         let config = Config {
             cluster_name: self.cluster.clone(),
             heartbeat_interval: heartbeat,
-            election_timeout_min: millis(self.timing.election_min),
-            election_timeout_max: millis(self.timing.election_max),
+            election_timeout_min: millis(self.timing.election_min)
+                .saturating_sub(lease)
+                .max(heartbeat.saturating_add(1)),
+            election_timeout_max: lease,
             install_snapshot_timeout: millis(self.timing.call_timeout).saturating_mul(60),
             snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_after_entries),
             max_in_snapshot_log_to_keep: self.keep_entries,
@@ -103,33 +108,36 @@ pub enum Store {
 pub struct Timing {
     /// A leader's interval between heartbeats.
     pub heartbeat: Duration,
-    /// The shortest election timeout; above two heartbeats.
+    /// The shortest silence of the leader after which a voter stands for election. Never below half
+    /// of `election_max` plus one heartbeat, to which smaller values are raised.
     pub election_min: Duration,
-    /// The longest election timeout, exclusive.
+    /// The longest such silence; above two heartbeats. For the first half of it no vote is granted to
+    /// anybody: that is how long a leader that hears from its quorum is sure to lead.
     pub election_max: Duration,
     /// How long one call with entries or a piece of a snapshot may take.
     pub call_timeout: Duration,
 }
 
 impl Timing {
-    /// The timing of `dev` and `demo`.
+    /// The timing of `dev` and `demo`: a killed leader is replaced in less than 200 ms.
     #[must_use]
     pub const fn dev() -> Timing {
         Timing {
-            heartbeat: Duration::from_millis(50),
-            election_min: Duration::from_millis(150),
-            election_max: Duration::from_millis(300),
+            heartbeat: Duration::from_millis(40),
+            election_min: Duration::from_millis(130),
+            election_max: Duration::from_millis(180),
             call_timeout: Duration::from_millis(500),
         }
     }
 
-    /// The timing of `server`: Kafka's election timeout of 1 s.
+    /// The timing of `server`, near Kafka's election timeout of 1 s: a killed leader is replaced in
+    /// less than 2 s.
     #[must_use]
     pub const fn server() -> Timing {
         Timing {
             heartbeat: Duration::from_millis(250),
-            election_min: Duration::from_millis(1_000),
-            election_max: Duration::from_millis(2_000),
+            election_min: Duration::from_millis(1_100),
+            election_max: Duration::from_millis(1_700),
             call_timeout: Duration::from_secs(2),
         }
     }

@@ -61,9 +61,6 @@ pub(crate) trait MetadataStore: Send {
     /// always.
     fn entries(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<(u64, Vec<u8>)>, Error>;
 
-    /// The last entry's index and bytes.
-    fn last_entry(&self) -> Result<Option<(u64, Vec<u8>)>, Error>;
-
     /// Applies the changes in order.
     fn write(&mut self, writes: Vec<Write>) -> Result<(), Error>;
 

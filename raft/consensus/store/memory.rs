@@ -116,12 +116,6 @@ impl MetadataStore for OpenMemoryStore {
         })
     }
 
-    fn last_entry(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
-        self.with(|directory| {
-            directory.live.entries.last_key_value().map(|(index, entry)| (*index, entry.clone()))
-        })
-    }
-
     fn write(&mut self, writes: Vec<Write>) -> Result<(), Error> {
         self.with(|directory| {
             for write in writes {

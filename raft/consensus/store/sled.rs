@@ -4,6 +4,8 @@
 //! ```text
 //! <dir>/raft/                                sled: tree "entries" (key: index, 8 bytes big endian),
 //!                                            default tree (key: name of the value)
+//! <dir>/member                               exists once a member was made here: sled opens some damaged
+//!                                            files as empty ones, and a member must not start anew
 //! <dir>/snapshots/<index>-<term>.snapshot    one envelope each
 //! <dir>/snapshots/*.tmp                      left by a crash, removed when the store opens
 //! ```
@@ -24,11 +26,15 @@ use super::{Error, Key, MetadataStore, Write};
 /// sled's page cache. Entries are read from memory first, so a small one serves.
 const CACHE_BYTES: u64 = 1 << 20;
 
+const MARKER: &str = "member";
+
 /// The owner of a metadata directory on disk.
 pub(crate) struct SledStore {
     dir: PathBuf,
     db: ::sled::Db,
     entries: ::sled::Tree,
+    /// Whether `<dir>/member` exists.
+    marked: bool,
 }
 
 impl SledStore {
@@ -51,7 +57,31 @@ impl SledStore {
             let entries = db.open_tree("entries")?;
             Ok((db, entries))
         })?;
-        Ok(SledStore { dir: dir.to_owned(), db, entries })
+        let marked = dir.join(MARKER).exists();
+        let mut store = SledStore { dir: dir.to_owned(), db, entries, marked };
+        if marked && store.get(Key::Identity)?.is_none() {
+            return Err(Error::Corrupt {
+                dir: dir.to_owned(),
+                reason: String::from("sled finds nothing where a member was"),
+            });
+        }
+        store.mark()?;
+        Ok(store)
+    }
+
+    /// Writes the marker once the store knows whose it is.
+    fn mark(&mut self) -> Result<(), Error> {
+        if self.marked || self.get(Key::Identity)?.is_none() {
+            return Ok(());
+        }
+        let write = || -> io::Result<()> {
+            File::create(self.dir.join(MARKER))?.sync_all()?;
+            File::open(self.dir.join("raft"))?.sync_all()?;
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(|error| io_error(&self.dir, "marking the directory", &error))?;
+        self.marked = true;
+        Ok(())
     }
 
     fn snapshots(&self) -> PathBuf {
@@ -94,13 +124,6 @@ impl MetadataStore for SledStore {
         pairs.into_iter().map(|(key, entry)| Ok((self.index_of(&key)?, entry))).collect()
     }
 
-    fn last_entry(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
-        match self.guarded(|| self.entries.last())? {
-            Some((key, entry)) => Ok(Some((self.index_of(&key)?, entry.to_vec()))),
-            None => Ok(None),
-        }
-    }
-
     /// The small values first, then all entries in one atomic batch: a purge's new start of the log
     /// is in sled's log before the entries go.
     fn write(&mut self, writes: Vec<Write>) -> Result<(), Error> {
@@ -125,7 +148,8 @@ impl MetadataStore for SledStore {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.guarded(|| self.db.flush()).map(|_bytes| ())
+        self.guarded(|| self.db.flush())?;
+        self.mark()
     }
 
     fn write_snapshot(&mut self, name: &str, bytes: &Bytes) -> Result<(), Error> {
