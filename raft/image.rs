@@ -10,7 +10,7 @@ mod snapshot;
 mod topics;
 
 pub use cluster::ClusterImage;
-pub use configs::{ConfigResource, ConfigsImage};
+pub use configs::{ConfigResource, ConfigsImage, Settings};
 pub use mirrors::{MirrorImage, MirrorsImage};
 pub use topics::{MirrorRole, MirrorTopic, PartitionImage, StopState, TopicImage, TopicsImage};
 

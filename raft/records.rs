@@ -350,12 +350,20 @@ pub struct MirrorPartitionStopped {
 pub struct MirrorStop {
     /// The mirror that ended.
     pub mirror: MirrorName,
-    /// The leader epoch of the leader that reported it.
+    /// The leader epoch of the leader that reported it; [`LeaderEpoch::NONE`] for a partition that
+    /// was added to a stopped topic and counts as stopped without ever having been mirrored.
     pub leader_epoch: LeaderEpoch,
     /// The epoch of the last mirrored batch; [`LeaderEpoch::NONE`] for an empty log.
     pub last_mirror_epoch: LeaderEpoch,
     /// The offset of the last mirrored record; −1 for none.
     pub last_mirrored_offset: Offset,
+}
+
+impl MirrorStop {
+    /// Whether a mirroring ended here, and the partition was not just added to a stopped topic.
+    pub fn was_mirrored(&self) -> bool {
+        self.leader_epoch != LeaderEpoch::NONE
+    }
 }
 
 /// A stopped partition that a mirror started again; its last stop stays known.

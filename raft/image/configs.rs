@@ -11,6 +11,11 @@ use protocol::ids::NodeId;
 use super::{MetadataImage, edit};
 use crate::records::{ConfigRecord, ResourceKind};
 
+/// Keys and values as they were set, in the form the config crate takes.
+pub type Settings = BTreeMap<String, String>;
+
+static NOTHING_SET: Settings = Settings::new();
+
 /// Something that has configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConfigResource {
@@ -41,60 +46,65 @@ impl fmt::Display for ConfigResource {
 /// The keys that were set, by resource. A resource without keys is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigsImage {
-    resources: OrdMap<ConfigResource, Arc<BTreeMap<Arc<str>, Arc<str>>>>,
+    resources: OrdMap<ConfigResource, Arc<Settings>>,
 }
 
 impl ConfigsImage {
     /// What was set on a resource.
-    pub fn of(
-        &self,
-        kind: ResourceKind,
-        name: &str,
-    ) -> Option<&Arc<BTreeMap<Arc<str>, Arc<str>>>> {
+    pub fn of(&self, kind: ResourceKind, name: &str) -> Option<&Arc<Settings>> {
         self.resources.get(&ConfigResource::new(kind, name))
     }
 
+    /// What was set on a resource, empty if nothing was.
+    pub fn settings(&self, kind: ResourceKind, name: &str) -> &Settings {
+        self.of(kind, name).map_or(&NOTHING_SET, |keys| keys)
+    }
+
+    /// What was set on a topic, empty if nothing was.
+    pub fn topic_settings(&self, name: &str) -> &Settings {
+        self.settings(ResourceKind::Topic, name)
+    }
+
     /// The value set for one key of a resource.
-    pub fn get(&self, kind: ResourceKind, name: &str, key: &str) -> Option<&Arc<str>> {
-        self.of(kind, name).and_then(|keys| keys.get(key))
+    pub fn get(&self, kind: ResourceKind, name: &str, key: &str) -> Option<&str> {
+        self.of(kind, name).and_then(|keys| keys.get(key)).map(String::as_str)
     }
 
     /// What was set on a topic.
-    pub fn topic(&self, name: &str) -> Option<&Arc<BTreeMap<Arc<str>, Arc<str>>>> {
+    pub fn topic(&self, name: &str) -> Option<&Arc<Settings>> {
         self.of(ResourceKind::Topic, name)
     }
 
     /// What was set on a mirror.
-    pub fn mirror(&self, name: &str) -> Option<&Arc<BTreeMap<Arc<str>, Arc<str>>>> {
+    pub fn mirror(&self, name: &str) -> Option<&Arc<Settings>> {
         self.of(ResourceKind::Mirror, name)
     }
 
     /// What was set on one broker.
-    pub fn broker(&self, id: NodeId) -> Option<&Arc<BTreeMap<Arc<str>, Arc<str>>>> {
+    pub fn broker(&self, id: NodeId) -> Option<&Arc<Settings>> {
         self.of(ResourceKind::Broker, &id.to_string())
     }
 
     /// What was set as the default of all brokers.
-    pub fn broker_default(&self) -> Option<&Arc<BTreeMap<Arc<str>, Arc<str>>>> {
+    pub fn broker_default(&self) -> Option<&Arc<Settings>> {
         self.of(ResourceKind::Broker, "")
     }
 
     /// A broker's dynamic value: its own, else the cluster's default.
-    pub fn dynamic_broker(&self, id: NodeId, key: &str) -> Option<&Arc<str>> {
-        self.broker(id)
-            .and_then(|keys| keys.get(key))
-            .or_else(|| self.broker_default().and_then(|keys| keys.get(key)))
+    pub fn dynamic_broker(&self, id: NodeId, key: &str) -> Option<&str> {
+        let own = self.get(ResourceKind::Broker, &id.to_string(), key);
+        own.or_else(|| self.get(ResourceKind::Broker, "", key))
     }
 
     /// Every resource that has a key set, in order.
     pub fn iter(
         &self,
-    ) -> impl Iterator<Item = (&ConfigResource, &Arc<BTreeMap<Arc<str>, Arc<str>>>)> {
+    ) -> impl Iterator<Item = (&ConfigResource, &Arc<Settings>)> {
         self.resources.iter()
     }
 
     /// The map, for a comparison of two images.
-    pub(crate) fn map(&self) -> &OrdMap<ConfigResource, Arc<BTreeMap<Arc<str>, Arc<str>>>> {
+    pub(crate) fn map(&self) -> &OrdMap<ConfigResource, Arc<Settings>> {
         &self.resources
     }
 }
@@ -106,7 +116,7 @@ impl MetadataImage {
             Some(value) => {
                 let keys = self.configs.resources.entry(resource).or_default();
                 edit(keys, |keys| {
-                    keys.insert(Arc::from(record.key.as_str()), Arc::from(value.as_str()));
+                    keys.insert(record.key.clone(), value.clone());
                 });
             }
             None => self.forget_config(&resource, &record.key),

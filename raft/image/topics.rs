@@ -50,6 +50,15 @@ pub struct MirrorTopic {
 }
 
 impl MirrorTopic {
+    /// The desired state in the words of the tools.
+    pub fn state_word(&self) -> &'static str {
+        match self.desired {
+            MirrorDesired::Active => "mirroring",
+            MirrorDesired::Paused => "paused",
+            MirrorDesired::Stopped => "stopping",
+        }
+    }
+
     /// The value revision 205 shows as the topic's `mirror.name`: the mirror with the desired
     /// state as a suffix.
     pub fn mirror_name_config(&self) -> String {
@@ -116,7 +125,7 @@ pub enum MirrorRole {
         mirror: MirrorName,
         /// What the operator wants.
         desired: MirrorDesired,
-        /// The topic existed before the mirror took it.
+        /// The partition existed before the mirror took it, so its log may hold local records.
         adopted: bool,
         /// The last stop before this mirroring, under any mirror.
         last_stop: Option<Arc<MirrorStop>>,
@@ -240,15 +249,16 @@ impl TopicImage {
 
     /// What one of the topic's partitions is to mirroring.
     pub fn mirror_role(&self, partition: &PartitionImage) -> MirrorRole {
-        let last_stop = partition.stop.last().cloned();
+        let last_stop = partition.stop.last().filter(|stop| stop.was_mirrored()).cloned();
         let Some(topic) = &self.mirror else { return MirrorRole::None { last_stop } };
+        let local = partition.stop.last().is_some_and(|stop| !stop.was_mirrored());
         let mirror = topic.mirror.clone();
         match &partition.stop {
             StopState::Stopped(stop) => MirrorRole::Stopped { mirror, stop: Arc::clone(stop) },
             StopState::Never | StopState::Restarted(_) => MirrorRole::Mirroring {
                 mirror,
                 desired: topic.desired,
-                adopted: topic.adopted,
+                adopted: topic.adopted || local,
                 last_stop,
             },
         }
