@@ -238,8 +238,10 @@ fn changed(
 }
 
 fn registered_at(epoch: BrokerEpoch) -> Registered {
-    let response =
-        BrokerRegistrationResponse { broker_epoch: epoch.0, ..BrokerRegistrationResponse::default() };
+    let response = BrokerRegistrationResponse {
+        broker_epoch: epoch.0,
+        ..BrokerRegistrationResponse::default()
+    };
     Registered { response, unclean_sole_member: Vec::new() }
 }
 

@@ -79,7 +79,12 @@ pub enum Error {
         "Topic '{topic}' belongs to mirror '{mirror}' and is {state}: {command} is refused until \
          it is stopped there."
     )]
-    MirrorTopic { topic: TopicName, mirror: MirrorName, state: &'static str, command: &'static str },
+    MirrorTopic {
+        topic: TopicName,
+        mirror: MirrorName,
+        state: &'static str,
+        command: &'static str,
+    },
     /// A topic the cluster needs for itself.
     #[error("Topic '{topic}' is needed while mirrors exist.")]
     TopicNeeded { topic: TopicName },

@@ -56,13 +56,10 @@ impl MetadataImage {
             return Err(Error::MirrorExists { mirror: request.mirror_name.clone() });
         }
         let settings = mirror_settings(request)?;
-        let mut records = config_changes(
-            ResourceKind::Mirror,
-            &mirror,
-            &Settings::new(),
-            &settings,
-        );
-        if let Some(cluster_id) = request.source_cluster_id.as_deref().filter(|id| !id.is_empty()) {
+        let mut records =
+            config_changes(ResourceKind::Mirror, &mirror, &Settings::new(), &settings);
+        if let Some(cluster_id) = request.source_cluster_id.as_deref().filter(|id| !id.is_empty())
+        {
             self.check_other_cluster(cluster_id)?;
             records.push(source_record(&mirror, cluster_id));
         }

@@ -224,7 +224,9 @@ impl MetadataImage {
             asked.new_isr.iter().map(|id| (NodeId(*id), BrokerEpoch::NONE)).collect()
         } else {
             let states = asked.new_isr_with_epochs.iter();
-            states.map(|state| (NodeId(state.broker_id), BrokerEpoch(state.broker_epoch))).collect()
+            states
+                .map(|state| (NodeId(state.broker_id), BrokerEpoch(state.broker_epoch)))
+                .collect()
         };
         let isr: Vec<NodeId> = with_epochs.iter().map(|(id, _)| *id).collect();
         let distinct: BTreeSet<NodeId> = isr.iter().copied().collect();

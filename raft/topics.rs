@@ -71,7 +71,11 @@ pub struct InternalTopic {
 impl InternalTopic {
     fn configs(&self) -> Settings {
         let pairs: &[(&str, &str)] = if self.name == MIRROR_STATE {
-            &[("cleanup.policy", "compact"), ("compression.type", "producer"), ("retention.ms", "-1")]
+            &[
+                ("cleanup.policy", "compact"),
+                ("compression.type", "producer"),
+                ("retention.ms", "-1"),
+            ]
         } else {
             &[
                 ("cleanup.policy", "compact"),

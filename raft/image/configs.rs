@@ -97,9 +97,7 @@ impl ConfigsImage {
     }
 
     /// Every resource that has a key set, in order.
-    pub fn iter(
-        &self,
-    ) -> impl Iterator<Item = (&ConfigResource, &Arc<Settings>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&ConfigResource, &Arc<Settings>)> {
         self.resources.iter()
     }
 

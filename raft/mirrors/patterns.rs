@@ -57,7 +57,8 @@ impl MetadataImage {
         include: &[String],
         exclude: &[String],
     ) -> Settings {
-        let mut settings = self.configs.mirror(mirror).map_or_else(Settings::new, |s| (**s).clone());
+        let mut settings =
+            self.configs.mirror(mirror).map_or_else(Settings::new, |s| (**s).clone());
         let default = |name: &str| {
             let keys = config::mirror_keys().iter();
             keys.filter(|key| key.name == name).find_map(|key| key.default).unwrap_or_default()

@@ -69,19 +69,22 @@ impl MetadataImage {
         let mut records = config_changes(ResourceKind::Mirror, &mirror, before, &after);
         let start = Start {
             mirror: &mirror,
-            excluded_settings: Patterns::new(&self.mirror_config(&mirror)?.topic_properties_exclude)?,
+            excluded_settings: Patterns::new(
+                &self.mirror_config(&mirror)?.topic_properties_exclude,
+            )?,
             args,
         };
         let mut scratch = self.clone();
         let mut response =
             StartMirrorTopicsResponse { mirror_name: mirror.to_string(), ..Default::default() };
         for ((asked, fresh_id), step) in request.topics.iter().zip(args.topic_ids).zip(0u64..) {
-            let started = scratch.start_topic(&start, asked, *fresh_id, step).map(|mut started| {
-                let explicit = !include.matches(&asked.topic_name);
-                started.records.extend(scratch.listing_change(&mirror, asked, explicit));
-                scratch.replay_batch(&started.records).expect("a decided start replays");
-                started
-            });
+            let started =
+                scratch.start_topic(&start, asked, *fresh_id, step).map(|mut started| {
+                    let explicit = !include.matches(&asked.topic_name);
+                    started.records.extend(scratch.listing_change(&mirror, asked, explicit));
+                    scratch.replay_batch(&started.records).expect("a decided start replays");
+                    started
+                });
             let (error_code, error_message) = match started {
                 Ok(started) => {
                     records.extend(started.records);
@@ -104,7 +107,8 @@ impl MetadataImage {
     ) -> Result<Started, Error> {
         let name = topic_name(&asked.topic_name)?;
         if is_internal(&name) {
-            let reason = format!("Topic '{name}' is internal to this cluster and is not mirrored.");
+            let reason =
+                format!("Topic '{name}' is internal to this cluster and is not mirrored.");
             return Err(Error::InvalidRequest { reason });
         }
         let seed = start.args.seed.wrapping_add(step);
@@ -129,7 +133,8 @@ impl MetadataImage {
         self.check_new_name(&name)?;
         let source_id = TopicId(asked.topic_id);
         let topic_id = if source_id.is_zero() { fresh_id } else { self.free_id(source_id)? };
-        let assignments = self.placed(asked.num_partitions, start.args.replication_factor, seed)?;
+        let assignments =
+            self.placed(asked.num_partitions, start.args.replication_factor, seed)?;
         self.check_all_active(&assignments, false)?;
         let (configs, note) = start.copied_settings(&name);
         let new = NewTopic { topic_id, name, configs, assignments };
@@ -256,10 +261,9 @@ fn check_restartable(
     topic: &TopicImage,
     held: &MirrorTopic,
 ) -> Result<(), Error> {
-    let unfinished = topic
-        .partitions
-        .iter()
-        .find(|(_, partition)| !matches!(topic.mirror_role(partition), MirrorRole::Stopped { .. }));
+    let unfinished = topic.partitions.iter().find(|(_, partition)| {
+        !matches!(topic.mirror_role(partition), MirrorRole::Stopped { .. })
+    });
     let Some((partition, _)) = unfinished else { return Ok(()) };
     if held.mirror != *mirror {
         return Err(Error::TopicAlreadyInMirror {

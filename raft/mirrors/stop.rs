@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use protocol::ids::{TopicId, TopicName};
 use protocol::messages::{
-    StopMirrorTopicsRequest, StopMirrorTopicsResponse, stop_mirror_topics_response::MirrorTopicResult,
+    StopMirrorTopicsRequest, StopMirrorTopicsResponse,
+    stop_mirror_topics_response::MirrorTopicResult,
 };
 
 use super::patterns::Patterns;

@@ -53,9 +53,10 @@ impl MetadataImage {
             .partitions
             .get(&partition)
             .ok_or_else(|| Error::UnknownPartition { topic: topic.name.clone(), partition })?;
-        let held = topic.mirror.as_ref().filter(|held| held.mirror == *mirror).ok_or_else(|| {
-            Error::TopicNotInMirror { topic: topic.name.clone(), mirror: mirror.to_string() }
-        })?;
+        let held =
+            topic.mirror.as_ref().filter(|held| held.mirror == *mirror).ok_or_else(|| {
+                Error::TopicNotInMirror { topic: topic.name.clone(), mirror: mirror.to_string() }
+            })?;
         let (request, current) = (LeaderEpoch(stopped.leader_epoch), image.leader_epoch);
         if request < current {
             return Err(Error::FencedLeaderEpoch { request, current });

@@ -5,6 +5,7 @@ use bincode::Options;
 use super::*;
 
 /// One of each record, with no field at its default.
+#[expect(clippy::too_many_lines, reason = "a flat list of one literal for each variant")]
 pub(crate) fn one_of_each() -> Vec<MetadataRecord> {
     let topic_id = TopicId(Uuid::from_u128(7));
     let partition = PartitionIndex(2);

@@ -83,8 +83,7 @@ impl MetadataImage {
             (topic.num_partitions != -1, "numPartitions was not set to -1"),
         ] {
             if set {
-                let reason =
-                    format!("A manual partition assignment was specified, but {what}.");
+                let reason = format!("A manual partition assignment was specified, but {what}.");
                 return Err(Error::InvalidRequest { reason });
             }
         }
@@ -114,8 +113,9 @@ impl MetadataImage {
     ) -> Result<Assignment, Error> {
         let replicas: Vec<NodeId> = broker_ids.iter().copied().map(NodeId).collect();
         if replicas.is_empty() {
-            return Err(invalid("The manual partition assignment includes an empty replica list."
-                .to_owned()));
+            return Err(invalid(
+                "The manual partition assignment includes an empty replica list.".to_owned(),
+            ));
         }
         let distinct: BTreeSet<NodeId> = replicas.iter().copied().collect();
         if distinct.len() != replicas.len() {
@@ -153,9 +153,8 @@ impl MetadataImage {
         assignments: &[Assignment],
         manual: bool,
     ) -> Result<(), Error> {
-        let away = assignments.iter().flat_map(|a| &a.replicas).find(|id| {
-            !self.cluster.is_active(**id)
-        });
+        let away =
+            assignments.iter().flat_map(|a| &a.replicas).find(|id| !self.cluster.is_active(**id));
         let Some(away) = away else { return Ok(()) };
         let reason = format!(
             "Every replica of a mirrored topic must be active when it is created, but broker \

@@ -123,7 +123,8 @@ impl MetadataImage {
 fn records_of(topic: &TopicImage, assignments: &[Assignment]) -> Vec<MetadataRecord> {
     let first = topic.partition_count();
     let mut records = partition_records(topic.id, first, assignments);
-    let Some(mirror) = topic.mirror.as_ref().filter(|m| m.desired == MirrorDesired::Stopped) else {
+    let Some(mirror) = topic.mirror.as_ref().filter(|m| m.desired == MirrorDesired::Stopped)
+    else {
         return records;
     };
     if topic.is_read_only() {
