@@ -79,3 +79,79 @@ impl Response {
         Ok(response)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{CreateMirrorRequest, FetchResponse};
+
+    #[test]
+    fn keys_are_their_numbers() {
+        for key in ApiKey::ALL {
+            assert_eq!(ApiKey::from_i16(key.as_i16()), Some(*key));
+            assert!(!key.versions().is_empty(), "{}", key.name());
+        }
+        assert_eq!(ApiKey::from_i16(97), None);
+        assert_eq!(ApiKey::from_i16(-1), None);
+    }
+
+    #[test]
+    fn versions_served_are_kafkas_and_ours() {
+        assert_eq!(ApiKey::Produce.versions(), 3..=13);
+        assert_eq!(ApiKey::Produce.advertised_versions(), 0..=13);
+        assert_eq!(ApiKey::Fetch.versions(), 4..=19);
+        assert_eq!(ApiKey::CreateTopics.versions(), 2..=8);
+        assert_eq!(ApiKey::FindCoordinator.versions(), 0..=7);
+        assert_eq!(ApiKey::ListOffsets.versions(), 1..=11);
+        assert_eq!(ApiKey::InitProducerId.versions(), 0..=5);
+        assert_eq!(ApiKey::Fetch.advertised_versions(), 4..=19);
+    }
+
+    #[test]
+    fn kinds_of_keys_are_told_apart() {
+        let mirroring: Vec<i16> =
+            ApiKey::ALL.iter().filter(|key| key.is_mirroring()).map(|key| key.as_i16()).collect();
+        assert_eq!(mirroring, [94, 95, 96, 98, 99, 100, 101, 102, 103, 104, 105]);
+        let private = ApiKey::ALL.iter().filter(|key| key.is_private()).count();
+        assert_eq!(private, 5);
+    }
+
+    #[test]
+    fn headers_follow_the_body_except_for_api_versions() {
+        assert_eq!(ApiKey::Fetch.request_header_version(11), 1);
+        assert_eq!(ApiKey::Fetch.request_header_version(12), 2);
+        assert_eq!(ApiKey::Fetch.response_header_version(11), 0);
+        assert_eq!(ApiKey::Fetch.response_header_version(12), 1);
+        assert_eq!(ApiKey::ApiVersions.request_header_version(3), 2);
+        assert_eq!(ApiKey::ApiVersions.request_header_version(99), 2);
+        assert_eq!(ApiKey::ApiVersions.response_header_version(3), 0);
+    }
+
+    #[test]
+    fn key_94_with_kafkas_own_request_is_told_apart() {
+        // Controller id 3001 and no tagged fields, as Kafka 4.4 sends it.
+        let mut kafkas = Reader::new(vec![0x00, 0x00, 0x0b, 0xb9, 0x00]);
+        let refused = Request::decode(ApiKey::CreateMirror, 0, &mut kafkas);
+        assert_eq!(refused, Err(Error::UnregisterController));
+        let ours = CreateMirrorRequest {
+            mirror_name: "east".to_owned(),
+            ..CreateMirrorRequest::default()
+        };
+        let mut bytes = Reader::new(ours.to_bytes(0).unwrap());
+        let read = Request::decode(ApiKey::CreateMirror, 0, &mut bytes);
+        assert_eq!(read, Ok(ours.into()));
+        let unnamed = CreateMirrorRequest::default();
+        let mut bytes = Reader::new(unnamed.to_bytes(0).unwrap());
+        let read = Request::decode(ApiKey::CreateMirror, 0, &mut bytes);
+        assert_eq!(read, Ok(unnamed.into()));
+    }
+
+    #[test]
+    fn a_response_of_another_api_is_an_error() {
+        let response = Response::from(FetchResponse::default());
+        let other = messages::ProduceResponse::try_from(response.clone());
+        let expected = Error::OtherApi { expected: ApiKey::Produce, found: ApiKey::Fetch };
+        assert_eq!(other, Err(expected));
+        assert_eq!(FetchResponse::try_from(response), Ok(FetchResponse::default()));
+    }
+}

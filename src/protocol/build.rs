@@ -8,7 +8,6 @@ mod emit_api;
 #[path = "generator/emit_fill.rs"]
 mod emit_fill;
 #[path = "generator/schema.rs"]
-#[allow(dead_code, reason = "the tests read the tables too, and use more of it")]
 mod schema;
 
 use std::error::Error;

@@ -144,3 +144,82 @@ pub fn read_response(
     let header = ResponseHeader::decode(key, version, &mut input)?;
     Ok((header, Response::decode(key, version, &mut input)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{ApiVersionsRequest, ApiVersionsResponse};
+
+    #[test]
+    fn frames_come_out_whole_however_the_bytes_arrive() {
+        let mut stream = BytesMut::new();
+        for body in [&b"first"[..], b"", b"third"] {
+            put_frame(&mut stream, |out| {
+                out.put_slice(body);
+                Ok(())
+            })
+            .unwrap();
+        }
+        let decoder = FrameDecoder::new(100);
+        let mut buffer = BytesMut::new();
+        let mut frames = Vec::new();
+        for byte in stream {
+            buffer.put_u8(byte);
+            while let Some(frame) = decoder.decode(&mut buffer).unwrap() {
+                frames.push(frame);
+            }
+        }
+        assert_eq!(frames, [&b"first"[..], b"", b"third"]);
+        assert!(buffer.is_empty());
+    }
+
+    #[test]
+    fn an_announced_frame_reserves_nothing() {
+        let decoder = FrameDecoder::new(100 << 20);
+        let mut buffer = BytesMut::from(&[0x06, 0x00, 0x00, 0x00, 1][..]);
+        let before = buffer.capacity();
+        assert_eq!(decoder.decode(&mut buffer), Ok(None));
+        assert_eq!(buffer.capacity(), before);
+        assert_eq!(decoder.missing(&buffer), Ok((96 << 20) - 1));
+        assert_eq!(decoder.missing(&[0]), Ok(3));
+    }
+
+    #[test]
+    fn frames_that_are_negative_or_too_long_are_refused_at_their_prefix() {
+        let decoder = FrameDecoder::new(8);
+        let mut negative = BytesMut::from(&[0xff, 0xff, 0xff, 0xff][..]);
+        let refused = Err(Error::NegativeFrameLength { length: -1 });
+        assert_eq!(decoder.decode(&mut negative), refused);
+        let mut long = BytesMut::from(&[0, 0, 0, 9][..]);
+        let refused = Err(Error::FrameTooLong { length: 9, length_max: 8 });
+        assert_eq!(decoder.decode(&mut long), refused);
+    }
+
+    #[test]
+    fn a_body_that_fails_leaves_the_buffer_as_it_was() {
+        let mut out = BytesMut::from(&b"before"[..]);
+        let failed = put_frame(&mut out, |out| {
+            out.put_u8(1);
+            Err(Error::UnregisterController)
+        });
+        assert_eq!(failed, Err(Error::UnregisterController));
+        assert_eq!(out, &b"before"[..]);
+    }
+
+    #[test]
+    fn requests_and_responses_read_back_from_their_frames() {
+        let request = Request::from(ApiVersionsRequest {
+            client_software_name: "heliograph".to_owned(),
+            ..ApiVersionsRequest::default()
+        });
+        let frame = request_frame(&request, 3, 5, Some("me")).unwrap();
+        let mut input = Reader::new(frame.slice(PREFIX_BYTES..));
+        let header = RequestHeader::decode(&mut input).unwrap();
+        assert_eq!((header.api_key, header.api_version, header.correlation_id), (18, 3, 5));
+        assert_eq!(Request::decode(ApiKey::ApiVersions, 3, &mut input), Ok(request));
+        let response = Response::from(ApiVersionsResponse::default());
+        let frame = response_frame(&response, 3, 5).unwrap();
+        let read = read_response(frame.slice(PREFIX_BYTES..), ApiKey::ApiVersions, 3).unwrap();
+        assert_eq!(read, (ResponseHeader { correlation_id: 5 }, response));
+    }
+}

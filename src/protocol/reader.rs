@@ -328,3 +328,7 @@ impl TaggedFields {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

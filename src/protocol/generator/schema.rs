@@ -37,14 +37,6 @@ impl Versions {
         self.first > self.last
     }
 
-    pub fn contains(self, version: i16) -> bool {
-        self.first <= version && version <= self.last
-    }
-
-    pub fn covers(self, other: Versions) -> bool {
-        other.is_empty() || (self.first <= other.first && other.last <= self.last)
-    }
-
     pub fn intersect(self, other: Versions) -> Versions {
         let both =
             Versions { first: self.first.max(other.first), last: self.last.min(other.last) };
