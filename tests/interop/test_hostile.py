@@ -1,0 +1,146 @@
+"""Bytes no client would send: one connection is lost at most, memory is bounded, nothing panics."""
+
+import random
+import socket
+import struct
+
+import harness
+import pytest
+import wire
+from confluent_kafka.admin import NewTopic
+
+ANNOUNCED = 100 * 1024 * 1024
+
+
+def address(cluster):
+    return cluster.bootstrap.split(",")[0]
+
+
+def assert_serves(cluster):
+    with wire.Connection(address(cluster)) as connection:
+        assert wire.API_VERSIONS in wire.api_versions(connection)
+    assert cluster.alive()
+    if cluster.name == "heliograph":
+        assert not cluster.panics(), cluster.panics()
+
+
+def closed_or_quiet(connection, wait=0.02):
+    connection.settimeout(wait)
+    try:
+        while connection.recv(65536):
+            pass
+    except OSError:
+        pass
+
+
+@pytest.mark.mirroring  # a real Kafka allocates what is announced, and does not survive it
+def test_announced_frames_cost_no_memory(single):
+    before = single.memory()
+    host, port = address(single).rsplit(":", 1)
+    held = []
+    for _ in range(500):
+        connection = socket.create_connection((host, int(port)), 10)
+        connection.sendall(struct.pack(">i", ANNOUNCED))
+        held.append(connection)
+    assert_serves(single)
+    grown = single.memory() - before
+    for connection in held:
+        connection.close()
+    assert grown < 32 << 20, f"{grown >> 20} MiB for 500 connections"
+    assert_serves(single)
+
+
+@pytest.mark.parametrize("length", [-1, -2**31, 0, 1, 7, 2**31 - 1])
+def test_absurd_lengths(single, length):
+    with wire.Connection(address(single)) as connection:
+        connection.send_raw(struct.pack(">i", length) + b"\0" * 64)
+        closed_or_quiet(connection.socket)
+    assert_serves(single)
+
+
+def test_random_bytes(single):
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(300):
+        with wire.Connection(address(single)) as connection:
+            body = chance.randbytes(chance.randrange(0, 400))
+            if chance.random() < 0.7:
+                key, version = chance.randrange(-2, 110), chance.randrange(-1, 20)
+                body = struct.pack(">hhi", key, version, 1) + body
+            try:
+                connection.send_raw(struct.pack(">i", len(body)) + body)
+                closed_or_quiet(connection.socket)
+            except OSError:
+                pass
+    assert_serves(single)
+
+
+def test_cut_and_flipped_requests(single):
+    """Valid requests with bytes flipped or cut: lengths inside the body lie."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    name = wire.compact_string("victim")
+    bodies = [
+        (wire.METADATA, 12, wire.compact_array([b"\0" * 16 + name + wire.TAGS]) + b"\0\0\0"),
+        (wire.API_VERSIONS, 3, name + name + wire.TAGS),
+        (wire.FETCH, 12, struct.pack(">iiiibii", -1, 10, 1, 1 << 20, 0, 0, 0)
+         + wire.compact_array([name + b"\2" + b"\0" * 40]) + b"\1\1\0"),
+        (wire.DESCRIBE_MIRRORS, 0, wire.compact_array([name]) + b"\0\0"),
+    ]
+    for _ in range(300):
+        key, version, body = chance.choice(bodies)
+        with wire.Connection(address(single)) as connection:
+            frame = bytearray(connection.frame(key, version, body))
+            for _ in range(chance.randrange(1, 6)):
+                frame[chance.randrange(12, len(frame))] = chance.choice([0, 0x7F, 0x80, 0xFF])
+            if chance.random() < 0.3:
+                frame = frame[:chance.randrange(8, len(frame))]
+                frame[:4] = struct.pack(">i", len(frame) - 4)
+            try:
+                connection.send_raw(bytes(frame))
+                closed_or_quiet(connection.socket)
+            except OSError:
+                pass
+    assert_serves(single)
+
+
+def test_idle_session_with_500_partitions_answers_little(single, unique):
+    admin = harness.admin(single.bootstrap)
+    topic = unique("idle")
+    admin.create_topics([NewTopic(topic, 500, 1)])[topic].result(60)
+
+    def led():
+        found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return len(found) == 500 and all(part.leader >= 0 for part in found.values())
+    harness.eventually(led, 60, "500 partitions with leaders")
+    wanted = [(partition, 0) for partition in range(500)]
+
+    def all_answer():
+        with wire.Connection(address(single)) as connection:
+            return all(error == 0 for _, _, error in
+                       wire.FetchSession(connection).fetch({topic: wanted})[1])
+    harness.eventually(all_answer, 30, "500 partitions that serve")
+    with wire.Connection(address(single)) as connection:
+        session = wire.FetchSession(connection)
+        _, partitions = session.fetch({topic: wanted})
+        assert len(partitions) == 500 and session.identity != 0
+        size, partitions = session.fetch({})
+        assert partitions == [] and size < 200, size
+
+
+def test_unknown_keys_and_versions(single):
+    """An unserved version of ApiVersions is answered in version 0; another key is hung up on."""
+    with wire.Connection(address(single)) as connection:
+        connection.send_raw(connection.frame(wire.API_VERSIONS, 99, b""))
+        size = struct.unpack(">i", connection.receive(4))[0]
+        answer = wire.Reader(connection.receive(size))
+        assert answer.int32() == connection.correlation
+        assert answer.int16() == 35
+    for key, version in ((999, 0), (1000, 0), (1001, 0), (wire.METADATA, 99)):
+        with wire.Connection(address(single), timeout=5) as connection:
+            connection.send_raw(connection.frame(key, version, b"\0" * 8))
+            with pytest.raises(OSError):
+                connection.receive(1)
+    assert_serves(single)
