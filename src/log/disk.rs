@@ -5,9 +5,8 @@
 //! What a caller may rely on after a crash, and nothing more:
 //!
 //! - bytes of a file that [`DiskFile::sync_data`] was called for after they were written;
-//! - a file's name, or its absence, that [`Disk::sync_dir`] was called for on its directory
-//! after the
-//!   file was created, renamed or removed.
+//! - a file's name, or its absence, that [`Disk::sync_dir`] was called for on its directory after
+//!   the file was created, renamed or removed.
 
 use std::io::{self, IoSlice};
 use std::path::Path;

@@ -7,7 +7,11 @@ pub mod read_view;
 pub mod config;
 pub mod error;
 
+pub mod aborted;
+pub mod checkpoint;
 pub mod disk;
+pub mod epochs;
+pub mod producers;
 
 mod command;
 pub mod offset_index;
