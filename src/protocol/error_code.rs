@@ -7,7 +7,9 @@
 
 /// Declares an enum of codes with number, retriability, text.
 macro_rules! error_codes {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident = $code:literal, $retry:ident, $text:literal;)* }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($variant:ident = $code:literal, $retry:ident, $text:literal;)*
+    }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $name {

@@ -360,7 +360,8 @@ fn write_value(kind: &Type, place: &str, out: &str) -> String {
         Type::Array(element) => {
             let write = write_value(element, "item", out);
             format!(
-                "put_array_len({out}, flexible, {place}.len())?; for item in {place}.iter() {{ {write} }}"
+                "put_array_len({out}, flexible, {place}.len())?; \
+                 for item in {place}.iter() {{ {write} }}"
             )
         }
     }
