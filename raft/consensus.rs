@@ -108,7 +108,7 @@ impl Consensus {
     ) -> Result<Consensus, Error> {
         let config = Arc::new(options.to_config()?);
         let dir = match &options.store {
-            Store::Sled(dir) => dir.clone(),
+            Store::Sled { dir, sync: _ } => dir.clone(),
             Store::Memory(_) => PathBuf::from("memory"),
         };
         let (store, guard, abort) = StoreHandle::open(&options.store).await?;
@@ -171,8 +171,7 @@ impl Consensus {
                 Error::NotAMember { own: self.shared.raft_id }
             }
             RaftError::Fatal(fatal) => stopped(&fatal),
-        })?;
-        self.shared.raft.trigger().elect(false).await.map_err(|fatal| stopped(&fatal))
+        })
     }
 
     /// Whether this member is part of a cluster: it has log entries or a vote.

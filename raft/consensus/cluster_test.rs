@@ -328,7 +328,7 @@ async fn single_member_leads_alone_and_proposals_keep_their_order() {
 fn damaged_sled_files_give_a_sentence() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let cluster = TestCluster::new(On::Sled, 1);
-    let Store::Sled(dir) = cluster.stores[&node(1)].clone() else { panic!("a sled store") };
+    let Store::Sled { dir, .. } = cluster.stores[&node(1)].clone() else { panic!("a sled store") };
     runtime.block_on(async {
         let nodes = cluster.form().await;
         let leader = cluster.leader(&nodes).await;
@@ -360,6 +360,41 @@ fn damaged_sled_files_give_a_sentence() {
             assert!(sentence.contains("move the directory away"), "{sentence}");
         }
     }
+}
+
+#[tokio::test]
+async fn large_entries_come_back_whole() {
+    let cluster = TestCluster::new(On::Sled, 1);
+    let nodes = cluster.form().await;
+    let leader = cluster.leader(&nodes).await;
+    let names: Vec<String> = (0..3_000).map(|n| format!("{n:0>500}")).collect();
+    let batch = || names.iter().map(|name| record(name, 3)).collect::<Vec<_>>();
+    leader.propose(batch()).await.unwrap();
+    propose(&leader, "small", 1).await;
+    leader.propose(batch()).await.unwrap();
+    let Store::Sled { dir, .. } = &cluster.stores[&node(1)] else { panic!("a sled store") };
+    let blobs = std::fs::read_dir(dir.join("raft").join("blobs")).unwrap().count();
+    assert_eq!(blobs, 0, "sled never syncs blobs");
+    let expected = leader.image();
+    drop((leader, nodes.into_values().map(|node| node.crash()).collect::<Vec<_>>()));
+    let again = loop {
+        match cluster.try_start(node(1)).await {
+            Ok(again) => break again,
+            Err(Error::InUse { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let nodes = [(node(1), again.clone())].into();
+    cluster.leader(&nodes).await;
+    assert!(*again.image() == *expected);
+    let large = half_mebibytes(40);
+    let refused = again.propose(large).await;
+    assert!(matches!(refused, Err(ProposeError::TooLarge { records: 40, .. })), "{refused:?}");
+}
+
+/// Records of half a MiB each.
+fn half_mebibytes(records: usize) -> Vec<crate::MetadataRecord> {
+    (0..records).map(|n| record(&n.to_string().repeat(500_000), 1)).collect()
 }
 
 #[test]

@@ -77,9 +77,12 @@ impl LogStorage {
                 Ok((identity, State::restore(store)?))
             })
             .await
-            .map_err(|error| match error {
-                Error::Envelope(envelope) => corrupt(envelope.to_string()),
-                other => other,
+            .map_err(|error| {
+                if let Error::Envelope(damage) = &error {
+                    corrupt(damage.to_string())
+                } else {
+                    error
+                }
             })?;
         match identity {
             Some(stored) if stored != raft_id => {
@@ -91,7 +94,7 @@ impl LogStorage {
                 store.write_durably(vec![Write::Put(Key::Identity, identity)]).await?;
             }
         }
-        let state = state.map_err(|hole| corrupt(hole))?;
+        let state = state.map_err(corrupt)?;
         Ok(LogStorage { store, state: Arc::new(Mutex::new(state)) })
     }
 
@@ -103,7 +106,7 @@ impl LogStorage {
             if from >= to {
                 return Ok(Vec::new());
             }
-            if let Some(entries) = state.from_tail(from, to, bytes_max) {
+            if let Some(entries) = state.tailed(from, to, bytes_max) {
                 return Ok(entries);
             }
             (from, to)
@@ -282,7 +285,7 @@ impl State {
     }
 
     /// The entries if the tail goes back to `from`.
-    fn from_tail(&self, from: u64, to: u64, bytes_max: usize) -> Option<Vec<Entry>> {
+    fn tailed(&self, from: u64, to: u64, bytes_max: usize) -> Option<Vec<Entry>> {
         let first = self.tail.front()?.entry.log_id.index;
         let skip = usize::try_from(from.checked_sub(first)?).ok()?;
         let count = usize::try_from(to - from).ok()?;

@@ -88,10 +88,12 @@ impl Peer {
             let patience = if end == total { 30 } else { 1 };
             let answer =
                 self.call(Call::Snapshot(chunk), self.call_timeout.saturating_mul(patience)).await;
-            match answer? {
-                Response::SnapshotInstalled(response) => return Ok(response),
-                Response::SnapshotReceived(next) if next == end => {}
-                other => return Err(unexpected("Snapshot", &other)),
+            let answer = answer?;
+            if let Response::SnapshotInstalled(response) = answer {
+                return Ok(response);
+            }
+            if !matches!(answer, Response::SnapshotReceived(next) if next == end) {
+                return Err(unexpected("Snapshot", &answer));
             }
         }
         Err(RPCError::Network(NetworkError::from_string("the peer did not install the snapshot")))
@@ -114,10 +116,11 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         // openraft offers one heartbeat interval, too short for entries behind a stalled disk;
         // heartbeats themselves it cuts off at the interval.
         let timeout = option.soft_ttl().max(self.call_timeout);
-        match self.call(Call::Append(rpc), timeout).await? {
-            Response::Append(response) => Ok(response),
-            other => Err(unexpected("Append", &other)),
-        }
+        let answer = self.call(Call::Append(rpc), timeout).await?;
+        let Response::Append(response) = answer else {
+            return Err(unexpected("Append", &answer));
+        };
+        Ok(response)
     }
 
     async fn vote(
@@ -125,10 +128,11 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RpcError> {
-        match self.call(Call::Vote(rpc), option.soft_ttl()).await? {
-            Response::Vote(response) => Ok(response),
-            other => Err(unexpected("Vote", &other)),
-        }
+        let answer = self.call(Call::Vote(rpc), option.soft_ttl()).await?;
+        let Response::Vote(response) = answer else {
+            return Err(unexpected("Vote", &answer));
+        };
+        Ok(response)
     }
 
     async fn pre_vote(
@@ -136,10 +140,11 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RpcError> {
-        match self.call(Call::PreVote(rpc), option.soft_ttl()).await? {
-            Response::Vote(response) => Ok(response),
-            other => Err(unexpected("PreVote", &other)),
-        }
+        let answer = self.call(Call::PreVote(rpc), option.soft_ttl()).await?;
+        let Response::Vote(response) = answer else {
+            return Err(unexpected("PreVote", &answer));
+        };
+        Ok(response)
     }
 
     async fn full_snapshot(
@@ -162,9 +167,10 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, RpcError> {
-        match self.call(Call::TransferLeader(rpc), option.soft_ttl()).await? {
-            Response::TransferLeader(response) => Ok(response),
-            other => Err(unexpected("TransferLeader", &other)),
-        }
+        let answer = self.call(Call::TransferLeader(rpc), option.soft_ttl()).await?;
+        let Response::TransferLeader(response) = answer else {
+            return Err(unexpected("TransferLeader", &answer));
+        };
+        Ok(response)
     }
 }

@@ -97,8 +97,14 @@ impl ConsensusOptions {
 /// Where a member keeps its state.
 #[derive(Clone, Debug)]
 pub enum Store {
-    /// sled and snapshot files in this directory, on a thread of its own.
-    Sled(PathBuf),
+    /// sled and snapshot files, on a thread of its own.
+    Sled {
+        /// The metadata directory.
+        dir: PathBuf,
+        /// Whether what is acknowledged survives a loss of power too: an fdatasync for each flush.
+        /// Without it, it survives the death of every process.
+        sync: bool,
+    },
     /// In memory, on the caller's thread: deterministic, and able to lose what was not flushed.
     Memory(MemoryStore),
 }

@@ -24,7 +24,8 @@ impl StoreBuilder<TypeConfig, LogStorage, StateMachine, TempDir> for Sled {
         &self,
     ) -> Result<(TempDir, LogStorage, StateMachine), StorageError<TypeConfig>> {
         let dir = TempDir::new().unwrap();
-        let (log, state_machine) = open(&Store::Sled(dir.path().to_owned())).await;
+        let (log, state_machine) =
+            open(&Store::Sled { dir: dir.path().to_owned(), sync: false }).await;
         Ok((dir, log, state_machine))
     }
 }

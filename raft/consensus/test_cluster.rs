@@ -84,7 +84,7 @@ impl TestCluster {
         let dir = TempDir::new().unwrap();
         let store = |id: i32| match on {
             On::Memory => Store::Memory(MemoryStore::new()),
-            On::Sled => Store::Sled(dir.path().join(id.to_string())),
+            On::Sled => Store::Sled { dir: dir.path().join(id.to_string()), sync: true },
         };
         TestCluster {
             links: Arc::default(),

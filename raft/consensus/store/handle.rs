@@ -132,13 +132,13 @@ impl StoreHandle {
                 let failure = Failure::default();
                 Access::InPlace(Mutex::new(InPlace { store, failure, _closed: closed }))
             }
-            Store::Sled(dir) => {
+            Store::Sled { dir, sync } => {
                 let (commands, queue) = mpsc::channel();
                 let (opened, is_open) = oneshot::channel();
-                let (dir, thread_abort) = (dir.clone(), abort.clone());
+                let (dir, sync, thread_abort) = (dir.clone(), *sync, abort.clone());
                 let spawned =
                     thread::Builder::new().name(String::from("raft-store")).spawn(move || {
-                        match SledStore::open(&dir) {
+                        match SledStore::open(&dir, sync) {
                             Ok(store) => {
                                 let _ = opened.send(Ok(()));
                                 serve(store, &queue, &thread_abort);

@@ -2,15 +2,18 @@
 //! it lives on a thread of its own.
 //!
 //! ```text
-//! <dir>/raft/                                sled: tree "entries" (key: index, 8 bytes big endian),
-//!                                            default tree (key: name of the value)
+//! <dir>/raft/                                sled: tree "entries" (key: index, 8 bytes, and number of
+//!                                            the piece, 4 bytes, big endian), default tree (key: name
+//!                                            of the value)
 //! <dir>/member                               exists once a member was made here: sled opens some damaged
 //!                                            files as empty ones, and a member must not start anew
 //! <dir>/snapshots/<index>-<term>.snapshot    one envelope each
 //! <dir>/snapshots/*.tmp                      left by a crash, removed when the store opens
 //! ```
 //!
-//! A flush is one fdatasync of sled's log. A snapshot file is written under another name, synced,
+//! sled's own flush is a sync_file_range, which survives the process but not the power: a flush here is
+//! that and an fdatasync of sled's file. Large pages sled puts into files ("blobs") it never syncs, so
+//! entries are cut into small pieces. A snapshot file is written under another name, synced,
 //! renamed, and its directory synced, before sled learns its name.
 
 use std::any::Any;
@@ -28,11 +31,20 @@ const CACHE_BYTES: u64 = 1 << 20;
 
 const MARKER: &str = "member";
 
+/// Bytes of an entry under one key. sled writes up to about 20 neighbouring keys as one page, and a page
+/// above 128 KiB, a quarter of a segment, as a blob.
+const PIECE_BYTES: usize = 4 << 10;
+
+/// Bytes of an entry's key.
+const KEY_BYTES: usize = 12;
+
 /// The owner of a metadata directory on disk.
 pub(crate) struct SledStore {
     dir: PathBuf,
     db: ::sled::Db,
     entries: ::sled::Tree,
+    /// sled's file, to be synced; none where only the process may die.
+    file: Option<File>,
     /// Whether `<dir>/member` exists.
     marked: bool,
 }
@@ -43,7 +55,7 @@ impl SledStore {
     /// # Errors
     /// [`Error::InUse`], [`Error::Corrupt`] or [`Error::Io`]; sled's panics on damaged files become
     /// [`Error::Corrupt`] too.
-    pub(crate) fn open(dir: &Path) -> Result<SledStore, Error> {
+    pub(crate) fn open(dir: &Path, sync: bool) -> Result<SledStore, Error> {
         let snapshots = dir.join("snapshots");
         fs::create_dir_all(&snapshots).map_err(|e| io_error(dir, "making the directory", &e))?;
         remove_matching(&snapshots, |name| name.ends_with(".tmp"))
@@ -57,8 +69,10 @@ impl SledStore {
             let entries = db.open_tree("entries")?;
             Ok((db, entries))
         })?;
+        let file = if sync { Some(File::open(dir.join("raft").join("db"))) } else { None };
+        let file = file.transpose().map_err(|e| io_error(dir, "opening sled's file", &e))?;
         let marked = dir.join(MARKER).exists();
-        let mut store = SledStore { dir: dir.to_owned(), db, entries, marked };
+        let mut store = SledStore { dir: dir.to_owned(), db, entries, file, marked };
         if marked && store.get(Key::Identity)?.is_none() {
             return Err(Error::Corrupt {
                 dir: dir.to_owned(),
@@ -75,9 +89,12 @@ impl SledStore {
             return Ok(());
         }
         let write = || -> io::Result<()> {
-            File::create(self.dir.join(MARKER))?.sync_all()?;
-            File::open(self.dir.join("raft"))?.sync_all()?;
-            File::open(&self.dir)?.sync_all()
+            File::create(self.dir.join(MARKER))?;
+            if self.file.is_some() {
+                File::open(self.dir.join("raft"))?.sync_all()?;
+                File::open(&self.dir)?.sync_all()?;
+            }
+            Ok(())
         };
         write().map_err(|error| io_error(&self.dir, "marking the directory", &error))?;
         self.marked = true;
@@ -93,12 +110,20 @@ impl SledStore {
     }
 
     fn index_of(&self, key: &[u8]) -> Result<u64, Error> {
-        let bytes = <[u8; 8]>::try_from(key).map_err(|_| Error::Corrupt {
+        let index = key.first_chunk::<8>().filter(|_| key.len() == KEY_BYTES);
+        index.map(|bytes| u64::from_be_bytes(*bytes)).ok_or_else(|| Error::Corrupt {
             dir: self.dir.clone(),
-            reason: format!("an entry's key has {} bytes, expected 8", key.len()),
-        })?;
-        Ok(u64::from_be_bytes(bytes))
+            reason: format!("an entry's key has {} bytes, expected {KEY_BYTES}", key.len()),
+        })
     }
+}
+
+/// The key of an entry's piece; with piece 0, also where a range of entries starts or ends.
+fn entry_key(index: u64, piece: u32) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
+    key[..8].copy_from_slice(&index.to_be_bytes());
+    key[8..].copy_from_slice(&piece.to_be_bytes());
+    key
 }
 
 impl MetadataStore for SledStore {
@@ -108,20 +133,20 @@ impl MetadataStore for SledStore {
     }
 
     fn entries(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
-        let pairs = self.guarded(|| {
-            let mut pairs = Vec::new();
-            let mut bytes = 0_usize;
-            for pair in self.entries.range(from.to_be_bytes()..to.max(from).to_be_bytes()) {
-                let (key, entry) = pair?;
-                bytes = bytes.saturating_add(entry.len());
-                if !pairs.is_empty() && bytes > bytes_max {
-                    break;
-                }
-                pairs.push((key, entry.to_vec()));
+        let mut entries: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut bytes = 0_usize;
+        let range = entry_key(from, 0)..entry_key(to.max(from), 0);
+        let mut pieces = self.guarded(|| Ok(self.entries.range(range)))?;
+        while let Some((key, piece)) = self.guarded(|| pieces.next().transpose())? {
+            let index = self.index_of(&key)?;
+            bytes = bytes.saturating_add(piece.len());
+            match entries.last_mut() {
+                Some((last, entry)) if *last == index => entry.extend_from_slice(&piece),
+                Some(_) if bytes > bytes_max => break,
+                None | Some(_) => entries.push((index, piece.to_vec())),
             }
-            Ok(pairs)
-        })?;
-        pairs.into_iter().map(|(key, entry)| Ok((self.index_of(&key)?, entry))).collect()
+        }
+        Ok(entries)
     }
 
     /// The small values first, then all entries in one atomic batch: a purge's new start of the log
@@ -134,9 +159,13 @@ impl MetadataStore for SledStore {
                     Write::Put(key, value) => {
                         self.db.insert(key.name(), value)?;
                     }
-                    Write::Entry(index, entry) => batch.insert(&index.to_be_bytes(), entry),
+                    Write::Entry(index, entry) => {
+                        for (number, piece) in (0_u32..).zip(entry.chunks(PIECE_BYTES)) {
+                            batch.insert(&entry_key(index, number), piece);
+                        }
+                    }
                     Write::RemoveEntries(from, to) => {
-                        let range = from.to_be_bytes()..to.max(from).to_be_bytes();
+                        let range = entry_key(from, 0)..entry_key(to.max(from), 0);
                         for key in self.entries.range(range).keys() {
                             batch.remove(key?);
                         }
@@ -149,6 +178,9 @@ impl MetadataStore for SledStore {
 
     fn flush(&mut self) -> Result<(), Error> {
         self.guarded(|| self.db.flush())?;
+        if let Some(file) = &self.file {
+            file.sync_data().map_err(|error| io_error(&self.dir, "a flush", &error))?;
+        }
         self.mark()
     }
 
@@ -158,10 +190,15 @@ impl MetadataStore for SledStore {
                 (self.snapshots().join(format!("{name}.tmp")), self.snapshots().join(name));
             let mut file = File::create(&temporary)?;
             file.write_all(bytes)?;
-            file.sync_all()?;
+            if self.file.is_some() {
+                file.sync_all()?;
+            }
             drop(file);
             fs::rename(&temporary, &path)?;
-            File::open(self.snapshots())?.sync_all()
+            if self.file.is_some() {
+                File::open(self.snapshots())?.sync_all()?;
+            }
+            Ok(())
         };
         write().map_err(|error| io_error(&self.dir, "writing a snapshot", &error))
     }
