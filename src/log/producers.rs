@@ -9,8 +9,7 @@
 //!
 //! Rules for a client's batch with a producer id, as in Kafka 4.4:
 //!
-//! - the same epoch and the same first and last sequence as one of the last five batches: a
-//! duplicate;
+//! - epoch, first and last sequence as those of one of the last five batches: a duplicate;
 //! - a producer that is not known: any sequence (its state may have expired);
 //! - an epoch below the known one: INVALID_PRODUCER_EPOCH;
 //! - an epoch above it: the sequence must be 0;
@@ -23,7 +22,7 @@
 use std::collections::BTreeMap;
 
 use protocol::batch::{BatchHeader, RecordBatch};
-use protocol::control::{self, ControlRecord, EndTransactionMarker, TransactionEnd};
+use protocol::control::{self, EndTransactionMarker, TransactionEnd};
 use protocol::error_code::ErrorCode;
 use protocol::ids::{Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 use smallvec::SmallVec;
@@ -31,108 +30,13 @@ use smallvec::SmallVec;
 use crate::aborted::AbortedTransaction;
 use crate::lease::Origin;
 
+pub use self::entry::{ProducerEntry, REMEMBERED_BATCHES, SequencedBatch};
 pub use self::snapshot::{ProducerSnapshots, SnapshotError};
+pub use self::update::{Changes, ProducerUpdate};
 
+mod entry;
 mod snapshot;
-
-/// How many batches of a producer are remembered: as many as it may have in flight (KIP-98).
-pub const REMEMBERED_BATCHES: usize = 5;
-
-/// The coordinator epoch of a producer that saw no marker.
-const NO_COORDINATOR: i32 = -1;
-
-/// A batch that was appended with sequences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SequencedBatch {
-    /// The sequence of its last record.
-    pub last_sequence: Sequence,
-    /// The offset of its last record.
-    pub last_offset: Offset,
-    /// Last offset − first offset, and last sequence − first sequence.
-    pub offset_delta: i32,
-    /// The largest timestamp in it.
-    pub timestamp: TimestampMs,
-}
-
-impl SequencedBatch {
-    /// The sequence of its first record.
-    #[must_use]
-    pub fn first_sequence(&self) -> Sequence {
-        self.last_sequence.minus(self.offset_delta)
-    }
-
-    /// The offset of its first record.
-    #[must_use]
-    pub fn first_offset(&self) -> Offset {
-        Offset(self.last_offset.0 - i64::from(self.offset_delta))
-    }
-}
-
-/// What is known of one producer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProducerEntry {
-    /// Its newest epoch.
-    pub epoch: ProducerEpoch,
-    /// The epoch of the last coordinator that wrote a marker for it, −1 before the first.
-    pub coordinator_epoch: i32,
-    /// The time of its last batch or marker.
-    pub last_timestamp: TimestampMs,
-    /// Where its open transaction begins.
-    pub transaction_start: Option<Offset>,
-    /// Its last batches in this epoch, oldest first; at most [`REMEMBERED_BATCHES`].
-    pub batches: SmallVec<[SequencedBatch; REMEMBERED_BATCHES]>,
-}
-
-impl ProducerEntry {
-    fn unknown(transaction_start: Option<Offset>) -> ProducerEntry {
-        ProducerEntry {
-            epoch: ProducerEpoch::NONE,
-            coordinator_epoch: NO_COORDINATOR,
-            last_timestamp: TimestampMs::NONE,
-            transaction_start,
-            batches: SmallVec::new(),
-        }
-    }
-
-    /// The sequence of the last record; [`Sequence::NONE`] before the first in this epoch.
-    #[must_use]
-    pub fn last_sequence(&self) -> Sequence {
-        self.batches.last().map_or(Sequence::NONE, |batch| batch.last_sequence)
-    }
-
-    /// The remembered batch that `header` is a resend of.
-    #[must_use]
-    pub fn duplicate(&self, header: &BatchHeader) -> Option<SequencedBatch> {
-        if header.producer_epoch != self.epoch {
-            return None;
-        }
-        self.batches.iter().copied().find(|batch| {
-            batch.first_sequence() == header.base_sequence
-                && batch.last_sequence == header.last_sequence()
-        })
-    }
-
-    fn set_epoch(&mut self, epoch: ProducerEpoch) {
-        if self.epoch != epoch {
-            self.batches.clear();
-            self.epoch = epoch;
-        }
-    }
-
-    fn add(&mut self, header: &BatchHeader, base_offset: Offset) {
-        self.set_epoch(header.producer_epoch);
-        if self.batches.len() == REMEMBERED_BATCHES {
-            self.batches.remove(0);
-        }
-        self.batches.push(SequencedBatch {
-            last_sequence: header.last_sequence(),
-            last_offset: Offset(base_offset.0 + i64::from(header.last_offset_delta)),
-            offset_delta: header.last_offset_delta,
-            timestamp: header.max_timestamp,
-        });
-        self.last_timestamp = header.max_timestamp;
-    }
-}
+mod update;
 
 /// A transaction without a marker yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,7 +204,7 @@ impl ProducerStates {
     /// Begins the check of an append.
     #[must_use]
     pub fn begin(&self, origin: Origin) -> ProducerUpdate<'_> {
-        ProducerUpdate { states: self, checks: Checks::of(origin), changes: Changes::default() }
+        ProducerUpdate::new(self, origin)
     }
 
     /// Takes over what an append changed, once it is written up to `end`. Returns the aborted
@@ -422,205 +326,6 @@ impl ProducerStates {
 fn expired(entry: &ProducerEntry, now: TimestampMs, expiration_ms: i64) -> bool {
     entry.transaction_start.is_none()
         && now.0.saturating_sub(entry.last_timestamp.0) >= expiration_ms
-}
-
-/// What an append changes. Made by [`ProducerUpdate::finish`], taken over by
-/// [`ProducerStates::commit`].
-#[derive(Clone, Debug, Default)]
-pub struct Changes {
-    entries: BTreeMap<ProducerId, ProducerEntry>,
-    started: SmallVec<[OpenTransaction; 1]>,
-    completed: SmallVec<[CompletedTransaction; 1]>,
-    reset: bool,
-}
-
-/// Which rules an origin is held to.
-#[derive(Clone, Copy, Debug)]
-struct Checks {
-    sequences: bool,
-    epochs: bool,
-}
-
-impl Checks {
-    fn of(origin: Origin) -> Checks {
-        match origin {
-            Origin::Client => Checks { sequences: true, epochs: true },
-            Origin::Coordinator => Checks { sequences: false, epochs: true },
-            Origin::Replica | Origin::Mirror => Checks { sequences: false, epochs: false },
-        }
-    }
-}
-
-/// The check of one append, batch by batch. Dropping it leaves everything as it was.
-#[derive(Debug)]
-pub struct ProducerUpdate<'a> {
-    states: &'a ProducerStates,
-    checks: Checks,
-    changes: Changes,
-}
-
-impl ProducerUpdate<'_> {
-    /// Checks the next batch, which is to lie at `base_offset`. Duplicates are for the caller to
-    /// find first, with [`ProducerStates::duplicate`].
-    ///
-    /// # Errors
-    /// The rule that the batch breaks.
-    pub fn add(&mut self, batch: &RecordBatch, base_offset: Offset) -> Result<(), Error> {
-        let header = &batch.header;
-        if header.is_control() {
-            // Compaction may have emptied it; then there is nothing left to end.
-            return match ControlRecord::of_batch(batch)? {
-                Some(record) => self.add_control(header, &record, base_offset),
-                None => Ok(()),
-            };
-        }
-        if !header.has_producer_id() {
-            return Ok(());
-        }
-        self.add_data(header, base_offset)
-    }
-
-    /// What the append changes.
-    #[must_use]
-    pub fn finish(self) -> Changes {
-        self.changes
-    }
-
-    fn add_data(&mut self, header: &BatchHeader, base_offset: Offset) -> Result<(), Error> {
-        let producer_id = header.producer_id;
-        let mut entry = self.entry(producer_id);
-        self.check_epoch(producer_id, header.producer_epoch, &entry)?;
-        if self.checks.sequences {
-            check_sequence(header, &entry)?;
-        }
-        entry.add(header, base_offset);
-        match entry.transaction_start {
-            Some(first_offset) if !header.is_transactional() && self.checks.epochs => {
-                return Err(Error::TransactionOpen { producer_id, first_offset });
-            }
-            None if header.is_transactional() => {
-                entry.transaction_start = Some(base_offset);
-                self.changes.started.push(OpenTransaction {
-                    producer_id,
-                    producer_epoch: header.producer_epoch,
-                    first_offset: base_offset,
-                });
-            }
-            Some(_) | None => {}
-        }
-        self.changes.entries.insert(producer_id, entry);
-        Ok(())
-    }
-
-    fn add_control(
-        &mut self,
-        header: &BatchHeader,
-        record: &ControlRecord,
-        base_offset: Offset,
-    ) -> Result<(), Error> {
-        match record {
-            ControlRecord::EndTransaction { end, coordinator_epoch } => {
-                if !header.has_producer_id() {
-                    return Ok(());
-                }
-                self.end_transaction(header, *end, *coordinator_epoch, base_offset)
-            }
-            ControlRecord::MirrorPidReset { .. } => {
-                self.changes.entries.clear();
-                self.changes.reset = true;
-                Ok(())
-            }
-            ControlRecord::Other { .. } => Ok(()),
-        }
-    }
-
-    fn end_transaction(
-        &mut self,
-        header: &BatchHeader,
-        end: TransactionEnd,
-        coordinator_epoch: i32,
-        marker_offset: Offset,
-    ) -> Result<(), Error> {
-        let producer_id = header.producer_id;
-        let mut entry = self.entry(producer_id);
-        self.check_epoch(producer_id, header.producer_epoch, &entry)?;
-        if self.checks.epochs && coordinator_epoch < entry.coordinator_epoch {
-            return Err(Error::CoordinatorFenced {
-                producer_id,
-                epoch: coordinator_epoch,
-                current: entry.coordinator_epoch,
-            });
-        }
-        entry.set_epoch(header.producer_epoch);
-        entry.coordinator_epoch = coordinator_epoch;
-        entry.last_timestamp = header.max_timestamp;
-        if let Some(first_offset) = entry.transaction_start.take() {
-            let last_offset = marker_offset;
-            self.changes.completed.push(CompletedTransaction {
-                producer_id,
-                first_offset,
-                last_offset,
-                end,
-            });
-        }
-        self.changes.entries.insert(producer_id, entry);
-        Ok(())
-    }
-
-    fn check_epoch(
-        &self,
-        producer_id: ProducerId,
-        epoch: ProducerEpoch,
-        entry: &ProducerEntry,
-    ) -> Result<(), Error> {
-        if self.checks.epochs && epoch < entry.epoch {
-            return Err(Error::InvalidProducerEpoch { producer_id, epoch, current: entry.epoch });
-        }
-        Ok(())
-    }
-
-    /// What is known of a producer after the batches so far.
-    fn entry(&self, producer_id: ProducerId) -> ProducerEntry {
-        if let Some(entry) = self.changes.entries.get(&producer_id) {
-            return entry.clone();
-        }
-        match self.states.entries.get(&producer_id) {
-            Some(entry) if !self.changes.reset => entry.clone(),
-            Some(_) | None => ProducerEntry::unknown(self.orphaned_transaction(producer_id)),
-        }
-    }
-
-    /// Where the producer's transaction begins that a reset took the entry from.
-    fn orphaned_transaction(&self, producer_id: ProducerId) -> Option<Offset> {
-        let completed = |first_offset: Offset| {
-            self.changes.completed.iter().any(|completed| completed.first_offset == first_offset)
-        };
-        self.states
-            .open
-            .values()
-            .chain(&self.changes.started)
-            .find(|open| open.producer_id == producer_id && !completed(open.first_offset))
-            .map(|open| open.first_offset)
-    }
-}
-
-fn check_sequence(header: &BatchHeader, entry: &ProducerEntry) -> Result<(), Error> {
-    if entry.epoch == ProducerEpoch::NONE {
-        return Ok(());
-    }
-    let last_sequence = match entry.epoch == header.producer_epoch {
-        true => entry.last_sequence(),
-        false => Sequence::NONE,
-    };
-    if header.base_sequence == last_sequence.plus(1) {
-        return Ok(());
-    }
-    Err(Error::OutOfOrderSequence {
-        producer_id: header.producer_id,
-        epoch: header.producer_epoch,
-        sequence: header.base_sequence,
-        last_sequence,
-    })
 }
 
 #[cfg(test)]

@@ -563,3 +563,5 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, field: [u8; N]) {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vector_tests;
