@@ -9,6 +9,7 @@ use protocol::ids::{LeaderEpoch, Offset, TimestampMs};
 use crate::config::LogConfig;
 use crate::error::Error;
 use crate::lease::{Append, Appended, Lease, LogId, Reply, Truncated};
+use crate::syncer::Synced;
 
 /// One thing for the writer to do.
 pub(crate) enum Command {
@@ -28,8 +29,8 @@ pub(crate) enum Command {
     StartLeaderEpoch { lease: Lease, epoch: LeaderEpoch, reply: Reply<()> },
     /// Remove a log and its files.
     Delete { id: LogId, reply: Reply<()> },
-    /// A sync that ran beside the writer has ended: everything below `up_to` is durable.
-    Synced { id: LogId, up_to: Offset, outcome: Result<(), Error> },
+    /// A sync that ran beside the writer has ended.
+    Synced(Synced),
     /// Do what is due at `now`: checkpoints, removals, expiry.
     Tick { now: TimestampMs, reply: Reply<()> },
     /// Stop; a clean stop leaves nothing to recover.
@@ -76,6 +77,11 @@ impl Queue {
         std::mem::take(&mut self.state.lock().commands)
     }
 
+    /// Whether nothing more is let in.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     /// Lets nothing more in and returns what was still queued.
     pub(crate) fn close(&self) -> VecDeque<Command> {
         let mut state = self.state.lock();
@@ -100,7 +106,7 @@ impl Command {
             | Command::Delete { reply, .. }
             | Command::Tick { reply, .. }
             | Command::Close { reply, .. } => reply(Err(error)),
-            Command::Synced { .. } => {}
+            Command::Synced(_) => {}
         }
     }
 }

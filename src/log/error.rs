@@ -5,7 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::ids::{LeaderEpoch, Offset, TopicId};
+use protocol::batch;
+use protocol::error_code::ErrorCode;
+use protocol::ids::{LeaderEpoch, Offset, ProducerId, TopicId};
+
+use crate::producers;
 
 /// Why a command or a read failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -136,6 +140,15 @@ pub enum Error {
         /// The largest allowed.
         max: usize,
     },
+    /// A client wrote a control batch, which only brokers may.
+    #[error("batch of producer {producer_id} is a control batch, which clients may not write")]
+    ControlFromClient {
+        /// The batch's producer.
+        producer_id: ProducerId,
+    },
+    /// The batch does not follow from what its producer sent before.
+    #[error(transparent)]
+    Producer(#[from] producers::Error),
     /// The bytes hold no whole batch.
     #[error("{bytes} bytes hold no whole batch")]
     NoWholeBatch {
@@ -162,6 +175,49 @@ impl Error {
             path: path.to_owned(),
             kind: source.kind(),
             reason: source.to_string(),
+        }
+    }
+
+    /// What a batch's fault means to a log.
+    pub(crate) fn corrupt(source: batch::Error) -> Self {
+        match source {
+            batch::Error::OldMagic { base_offset, magic } => {
+                Self::UnsupportedMagic { magic, base_offset }
+            }
+            batch::Error::Torn { .. }
+            | batch::Error::TooSmall { .. }
+            | batch::Error::UnknownMagic { .. }
+            | batch::Error::WrongChecksum { .. }
+            | batch::Error::WrongOffsets { .. }
+            | batch::Error::UnknownCompression { .. }
+            | batch::Error::Compression { .. }
+            | batch::Error::Record { .. } => Self::CorruptBatch { reason: source.to_string() },
+        }
+    }
+
+    /// The code a client gets for it: the only place that decides.
+    #[must_use]
+    pub fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::Io { .. } | Self::Closed { .. } | Self::CorruptFile { .. } => {
+                ErrorCode::KafkaStorageError
+            }
+            Self::StaleLease { .. }
+            | Self::DirectoryClosed { .. }
+            | Self::Locked { .. }
+            | Self::WouldBlock
+            | Self::Contended { .. } => ErrorCode::NotLeaderOrFollower,
+            Self::TopicIdMismatch { .. } => ErrorCode::InconsistentTopicId,
+            Self::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+            Self::CorruptBatch { .. } | Self::NoWholeBatch { .. } => ErrorCode::CorruptMessage,
+            Self::UnsupportedMagic { .. } => ErrorCode::UnsupportedForMessageFormat,
+            Self::NotContiguous { .. } | Self::EpochDecreased { .. } => {
+                ErrorCode::UnknownServerError
+            }
+            Self::EpochAboveLeader { .. } => ErrorCode::UnknownLeaderEpoch,
+            Self::BatchTooLarge { .. } => ErrorCode::MessageTooLarge,
+            Self::ControlFromClient { .. } => ErrorCode::InvalidRecord,
+            Self::Producer(error) => error.code(),
         }
     }
 }

@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::ids::{LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicId, TopicName};
+use protocol::ids::{
+    LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicId, TopicName, TopicPartition,
+};
 
 use crate::error::Error;
 use crate::read_view::ReadView;
@@ -25,6 +27,11 @@ pub struct LogId {
 }
 
 impl LogId {
+    /// The log's name alone: two logs of one name cannot be in a directory.
+    pub(crate) fn key(&self) -> TopicPartition {
+        TopicPartition { topic: self.topic.clone(), partition: self.partition }
+    }
+
     /// The name of the log's directory.
     #[must_use]
     pub fn directory_name(&self) -> String {
@@ -49,6 +56,8 @@ pub struct Lease {
     pub incarnation: u64,
     /// The log as readers see it. The same object for every lease of the log.
     pub view: Arc<ReadView>,
+    /// Where the writer finds the log.
+    pub(crate) slot: usize,
 }
 
 /// Where appended batches come from: decides who sets offsets and epochs and what is checked.

@@ -2,6 +2,8 @@
 //! mailbox and without a lock held over I/O. The writer alone changes the log behind it; this file
 //! owns the shared words (bounds, incarnation, who serves) and never touches a byte of a segment.
 //!
+//! The locks in here guard small state in memory and are never held over I/O.
+//!
 //! **Reads beside a truncation.** The writer lowers the bounds, then counts the truncation, then
 //! touches files. A reader takes the counter, then the bounds, reads, and takes the counter again:
 //! equal counters mean that no byte it got was replaced.
@@ -10,11 +12,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use protocol::ids::{LeaderEpoch, Offset};
+use protocol::ids::{LeaderEpoch, Offset, ProducerId};
 
+use self::read::Hints;
+use crate::epochs::Epochs;
 use crate::lease::LogId;
+use crate::open_files::Files;
+use crate::producers::{OpenTransaction, ProducerEntry, ProducerStates};
+use crate::segment::Segment;
+
+pub(crate) use self::change::Opened;
+pub use self::lookup::TimestampedOffset;
+
+mod change;
+mod lookup;
+mod read;
 
 /// What this node is to a partition, as connections see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,15 +89,6 @@ pub enum ReadUpTo {
     LastStable,
 }
 
-/// Whether a read may wait for the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadMode {
-    /// Only from the page cache; [`crate::Error::WouldBlock`] otherwise.
-    CachedOnly,
-    /// From wherever the bytes are; not for async workers.
-    MayBlock,
-}
-
 /// What a read found, and the bounds it found it in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadBatches {
@@ -108,7 +114,8 @@ pub struct ReadView {
     log_start: AtomicI64,
     log_end: AtomicI64,
     high_watermark: AtomicI64,
-    /// Where the first transaction begins that is open, or decided at or above the high watermark.
+    /// Where the first transaction begins that is open, or decided at or above the high watermark;
+    /// the largest number without one.
     first_unstable: AtomicI64,
     truncations: AtomicU64,
     incarnation: AtomicU64,
@@ -118,9 +125,37 @@ pub struct ReadView {
     /// Held while bounds move, so that they stay in order; never over I/O.
     bounds: Mutex<()>,
     listener: RwLock<Option<Listener>>,
+    files: Files,
+    segments: ArcSwap<Vec<Arc<Segment>>>,
+    epochs: RwLock<Epochs>,
+    producers: Mutex<ProducerStates>,
+    hints: Hints,
 }
 
 impl ReadView {
+    /// The view of a log that is being opened: empty until it is [installed](Self::install).
+    pub(crate) fn new(id: LogId, files: Files) -> Self {
+        Self {
+            id,
+            log_start: AtomicI64::new(0),
+            log_end: AtomicI64::new(0),
+            high_watermark: AtomicI64::new(0),
+            first_unstable: AtomicI64::new(i64::MAX),
+            truncations: AtomicU64::new(0),
+            incarnation: AtomicU64::new(0),
+            fenced: AtomicU64::new(0),
+            serving: AtomicU64::new(Serving::OFFLINE.to_word()),
+            deleted: AtomicBool::new(false),
+            bounds: Mutex::new(()),
+            listener: RwLock::new(None),
+            files,
+            segments: ArcSwap::default(),
+            epochs: RwLock::default(),
+            producers: Mutex::new(ProducerStates::new(Offset::ZERO)),
+            hints: Hints::default(),
+        }
+    }
+
     /// Which log this is.
     #[must_use]
     pub fn id(&self) -> &LogId {
@@ -149,6 +184,7 @@ impl ReadView {
     #[must_use]
     pub fn last_stable_offset(&self) -> Offset {
         let unstable = self.first_unstable.load(Ordering::Acquire);
+        let unstable = unstable.max(self.log_start.load(Ordering::Acquire));
         Offset(unstable.min(self.high_watermark.load(Ordering::Acquire)))
     }
 
@@ -182,6 +218,9 @@ impl ReadView {
             return false;
         }
         self.high_watermark.store(wanted.0, Ordering::Release);
+        if self.first_unstable.load(Ordering::Acquire) < wanted.0 {
+            self.refresh_unstable();
+        }
         drop(guard);
         self.notify();
         true
@@ -217,6 +256,47 @@ impl ReadView {
     /// Sets who is called after the log end or the high watermark moved; replaces the last one.
     pub fn set_listener(&self, listener: Listener) {
         *self.listener.write() = Some(listener);
+    }
+
+    /// The log's newest leader epoch; [`LeaderEpoch::NONE`] in a log without one.
+    #[must_use]
+    pub fn last_epoch(&self) -> LeaderEpoch {
+        self.epochs.read().latest()
+    }
+
+    /// Kafka's answer to OffsetsForLeaderEpoch: the largest epoch not above `asked`, and where it
+    /// ends. Below all epochs: `asked` itself, and where the first begins. `None` above the newest
+    /// one.
+    #[must_use]
+    pub fn end_offset_for_epoch(&self, asked: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
+        let epochs = self.epochs.read();
+        epochs.end_offset_for(asked, self.log_end())
+    }
+
+    /// The leader epoch of the batch at `offset`, if the log knows it.
+    #[must_use]
+    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        self.epochs.read().epoch_at(offset)
+    }
+
+    /// The transactions without a marker, by their first offset.
+    #[must_use]
+    pub fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.producers.lock().open_transactions().copied().collect()
+    }
+
+    /// What is known of every producer, by id.
+    #[must_use]
+    pub fn producers(&self) -> Vec<(ProducerId, ProducerEntry)> {
+        self.producers.lock().iter().map(|(id, entry)| (id, entry.clone())).collect()
+    }
+
+    /// Finds where the first undecided transaction begins; with `bounds` held.
+    fn refresh_unstable(&self) {
+        let mut producers = self.producers.lock();
+        producers.advance_high_watermark(self.high_watermark());
+        let unstable = producers.first_unstable_offset().map_or(i64::MAX, |first| first.0);
+        self.first_unstable.store(unstable, Ordering::Release);
     }
 
     fn holds(&self, incarnation: u64) -> bool {

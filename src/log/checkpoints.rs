@@ -1,0 +1,96 @@
+//! What a directory remembers of its logs beside them: recovery points, starts, high watermarks, in
+//! Kafka's three checkpoint files. Owns when they differ from what was last written; never their
+//! form.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use protocol::ids::{Offset, TopicPartition};
+
+use crate::checkpoint::{
+    HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE, read_offsets,
+    write_offsets,
+};
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::partition_log::Checkpointed;
+
+/// The checkpoints of one directory, as they were last written or read.
+pub(crate) struct Checkpoints {
+    recovery_points: One,
+    log_starts: One,
+    high_watermarks: One,
+}
+
+/// One of the three files.
+struct One {
+    path: PathBuf,
+    written: OffsetCheckpoint,
+}
+
+impl One {
+    fn read(disk: &Disk, path: PathBuf) -> Result<Self, Error> {
+        let written = read_offsets(disk, &path)?;
+        Ok(Self { path, written })
+    }
+
+    fn says<'a>(&self, offsets: impl Iterator<Item = (&'a TopicPartition, Offset)>) -> bool {
+        let mut written = self.written.iter();
+        let same = |(log, offset)| written.next().is_some_and(|known| known == (log, &offset));
+        let mut offsets = offsets;
+        offsets.all(same) && written.next().is_none()
+    }
+
+    /// Writes the file if it would say something else.
+    fn write<'a>(
+        &mut self,
+        disk: &Disk,
+        offsets: impl Iterator<Item = (&'a TopicPartition, Offset)> + Clone,
+    ) -> Result<(), Error> {
+        if self.says(offsets.clone()) {
+            return Ok(());
+        }
+        let now: BTreeMap<_, _> = offsets.map(|(log, offset)| (log.clone(), offset)).collect();
+        write_offsets(disk, &self.path, &now)?;
+        self.written = now;
+        Ok(())
+    }
+}
+
+impl Checkpoints {
+    /// Reads the files of a directory; those that are not there count as empty.
+    pub(crate) fn read(disk: &Disk, dir: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            recovery_points: One::read(disk, dir.join(RECOVERY_POINT_FILE))?,
+            log_starts: One::read(disk, dir.join(LOG_START_FILE))?,
+            high_watermarks: One::read(disk, dir.join(HIGH_WATERMARK_FILE))?,
+        })
+    }
+
+    /// What the files say of one log.
+    pub(crate) fn of(&self, log: &TopicPartition, clean: bool) -> Checkpointed {
+        Checkpointed {
+            recovery_point: self.recovery_points.written.get(log).copied(),
+            log_start: self.log_starts.written.get(log).copied(),
+            high_watermark: self.high_watermarks.written.get(log).copied(),
+            clean,
+        }
+    }
+
+    /// Writes the files that differ from what the logs, sorted by name, say now.
+    ///
+    /// The recovery points come last: a log must not be trusted above its own end.
+    pub(crate) fn write<'a>(
+        &mut self,
+        disk: &Disk,
+        logs: impl Iterator<Item = (&'a TopicPartition, Checkpointed)>,
+    ) -> Result<(), Error> {
+        let logs: Vec<_> = logs.collect();
+        let pick = |which: fn(&Checkpointed) -> Option<Offset>| {
+            logs.iter().filter_map(move |(log, said)| Some((*log, which(said)?)))
+        };
+        self.log_starts.write(disk, pick(|said| said.log_start))?;
+        self.high_watermarks.write(disk, pick(|said| said.high_watermark))?;
+        self.recovery_points.write(disk, pick(|said| said.recovery_point))
+    }
+}

@@ -1,0 +1,155 @@
+//! Opening a log directory: lock, clean-stop file, checkpoints, every log, then the writer. Never
+//! runs a command.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use parking_lot::Mutex;
+use protocol::ids::{BrokerEpoch, PartitionIndex, TopicId, TopicName};
+
+use super::{Driver, LogDirOptions, Run, Shared, finish};
+use crate::checkpoint::{read_topic_id, take_clean_shutdown};
+use crate::checkpoints::Checkpoints;
+use crate::command::Queue;
+use crate::config::LogConfig;
+use crate::disk::{Disk, DiskLock};
+use crate::error::Error;
+use crate::lease::LogId;
+use crate::open_files::Files;
+use crate::partition_log::{Opening, PartitionLog};
+use crate::syncer::Syncer;
+use crate::writer::{Writer, WriterParts};
+
+/// The file that is locked while the directory is in use.
+const LOCK_FILE: &str = ".lock";
+
+pub(super) fn open(disk: Disk, path: &Path, options: LogDirOptions) -> Result<Shared, Error> {
+    disk.create_dir(path).map_err(|error| Error::io("create", path, &error))?;
+    let lock = take_lock(&disk, path)?;
+    // From here on a stop is unclean until the writer says otherwise.
+    let previous_broker_epoch = take_clean_shutdown(&disk, path)?;
+    let checkpoints = Checkpoints::read(&disk, path)?;
+    let files = Files { disk, open: options.open_files };
+    let clean = previous_broker_epoch.is_some();
+    let logs = open_logs(&files, path, &options.config, &checkpoints, clean)?;
+    let found = logs.iter().map(|log| log.id.clone()).collect();
+    let queue = Arc::new(Queue::default());
+    let broker_epoch = Arc::new(AtomicI64::new(BrokerEpoch::NONE.0));
+    let name = path.file_name().map_or("logs".into(), |name| name.to_string_lossy());
+    let syncer = match options.driver {
+        Driver::Inline => Syncer::Inline,
+        Driver::Thread => {
+            Syncer::start(files.clone(), Arc::downgrade(&queue), format!("sync-{name}"))
+                .map_err(|error| Error::io("start a thread for", path, &error))?
+        }
+    };
+    let writer = Writer::new(WriterParts {
+        path: path.to_owned(),
+        files,
+        logs,
+        checkpoint_interval_ms: options.checkpoint_interval_ms,
+        checkpoints,
+        broker_epoch: Arc::clone(&broker_epoch),
+        syncer,
+        lock,
+    });
+    let run = match options.driver {
+        Driver::Inline => Run::Inline(Some(Box::new(writer))),
+        Driver::Thread => start_thread(writer, &queue, path, format!("log-{name}"))?,
+    };
+    Ok(Shared {
+        path: path.to_owned(),
+        queue,
+        broker_epoch,
+        previous_broker_epoch,
+        found,
+        on_queued: options.on_queued.filter(|_| options.driver == Driver::Inline),
+        writer: Mutex::new(run),
+    })
+}
+
+fn take_lock(disk: &Disk, path: &Path) -> Result<DiskLock, Error> {
+    let file = path.join(LOCK_FILE);
+    let lock = disk.try_lock(&file).map_err(|error| Error::io("lock", &file, &error))?;
+    lock.ok_or_else(|| Error::Locked { path: path.to_owned() })
+}
+
+fn start_thread(
+    mut writer: Writer,
+    queue: &Arc<Queue>,
+    path: &Path,
+    name: String,
+) -> Result<Run, Error> {
+    let queue = Arc::clone(queue);
+    let dir = path.to_owned();
+    let run = move || {
+        while let Some(commands) = queue.take_all() {
+            if let Some(stopped) = writer.run(commands) {
+                drop(writer);
+                finish(&queue, &dir, stopped);
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name(name)
+        .spawn(run)
+        .map_err(|error| Error::io("start a thread for", path, &error))?;
+    Ok(Run::Thread(Some(thread)))
+}
+
+/// Opens every log of the directory, sorted by name.
+fn open_logs(
+    files: &Files,
+    path: &Path,
+    config: &LogConfig,
+    checkpoints: &Checkpoints,
+    clean: bool,
+) -> Result<Vec<PartitionLog>, Error> {
+    let entries = files.disk.list(path).map_err(|error| Error::io("list", path, &error))?;
+    let mut logs = Vec::new();
+    for entry in entries.into_iter().filter(|entry| entry.is_dir) {
+        let dir = path.join(&entry.name);
+        if entry.name.ends_with("-delete") {
+            let removed = files.disk.remove_dir(&dir);
+            removed.map_err(|error| Error::io("remove", &dir, &error))?;
+            continue;
+        }
+        let Some((topic, partition)) = parse_name(&entry.name) else { continue };
+        let topic_id = read_topic_id(&files.disk, &dir)?.unwrap_or(TopicId::ZERO);
+        let id = LogId { topic, topic_id, partition };
+        let checkpointed = checkpoints.of(&id.key(), clean);
+        let dir = Arc::from(dir);
+        let config = config.clone();
+        logs.push(PartitionLog::open(
+            id,
+            Opening { files, dir, config, checkpointed, view: None },
+        )?);
+    }
+    logs.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(logs)
+}
+
+/// Reads `<topic>-<partition>`; `None` for a directory that is no log.
+fn parse_name(name: &str) -> Option<(TopicName, PartitionIndex)> {
+    let (topic, digits) = name.rsplit_once('-')?;
+    let canonical = digits == "0" || !digits.starts_with('0');
+    if topic.is_empty() || !canonical || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some((TopicName::from(topic), PartitionIndex(digits.parse().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_log_directories_are_taken_for_logs() {
+        assert_eq!(parse_name("a-b-12"), Some((TopicName::from("a-b"), PartitionIndex(12))));
+        for name in ["a", "a-", "-1", "a-01", "a-x", "a-0.3-delete", "lost+found"] {
+            assert_eq!(parse_name(name), None, "{name}");
+        }
+    }
+}
