@@ -1,6 +1,21 @@
 //! The group coordinator of one partition of `__consumer_offsets`: the classic group protocol and
 //! committed offsets. Owns the commands and the shard's books; each request has its own file.
 
+mod group;
+mod join;
+mod listing;
+mod membership;
+pub mod offset_fetch;
+mod offsets;
+mod rebalance;
+mod records;
+mod sync;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use protocol::error_code::ErrorCode;
+use protocol::ids::TimestampMs;
 use protocol::messages::describe_groups_response::DescribedGroup;
 use protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
@@ -10,6 +25,11 @@ use protocol::messages::{
     OffsetCommitResponse, SyncGroupRequest, SyncGroupResponse,
 };
 use uuid::Uuid;
+
+use crate::machine::{Effect, Effects, Machine, Record, ReplayError, RequestId, Token};
+use group::{Group, Member};
+use join::Join;
+use offsets::Commit;
 
 /// The bounds a group coordinator works in; Kafka's setting names in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +77,8 @@ pub enum GroupCommand {
     JoinGroup {
         /// The request.
         request: JoinGroupRequest,
-        /// Its version: from 4 on a new member first gets its id, from 9 on a leader may be told to
-        /// skip the assignment.
+        /// Its version: from 4 on a new member first gets its id, from 9 on a leader may be told
+        /// to skip the assignment.
         api_version: i16,
         /// Who asks.
         client: Client,
@@ -78,7 +98,7 @@ pub enum GroupCommand {
     },
     /// OffsetCommit, of topics that exist, each with its name (and its id where known).
     CommitOffsets(OffsetCommitRequest),
-    /// OffsetFetch of one group.
+    /// OffsetFetch of one group; [`offset_fetch`] makes it of the versions that hold one or many.
     FetchOffsets(OffsetFetchRequestGroup),
     /// ListGroups: this shard's part of the answer.
     ListGroups(ListGroupsRequest),
@@ -136,4 +156,275 @@ pub enum GroupTimer {
         /// The group.
         group_id: String,
     },
+}
+
+/// An append that is under way, and what follows from it.
+#[derive(Debug)]
+enum Pending {
+    /// The assignments of a generation.
+    Assignment { group_id: String, generation: i32, assignments: BTreeMap<String, Bytes> },
+    /// A generation without members; nobody waits for it.
+    EmptyGeneration,
+    /// A static member came back under a new id and nothing else changed.
+    StaticMember { group_id: String, old: Box<Member>, new_id: String, answer: JoinAnswer },
+    /// Committed offsets.
+    Offsets { group_id: String, to: RequestId, commit: Commit },
+    /// Tombstones of deleted topics' offsets.
+    TopicsDeleted { topics: Vec<String>, to: RequestId },
+}
+
+/// A JoinGroup reply that waits for an append.
+#[derive(Debug)]
+struct JoinAnswer {
+    to: RequestId,
+    api_version: i16,
+    response: JoinGroupResponse,
+}
+
+/// The machine behind one partition of `__consumer_offsets`.
+#[derive(Debug)]
+pub struct GroupMachine {
+    config: GroupConfig,
+    groups: BTreeMap<String, Group>,
+    pending: BTreeMap<Token, Pending>,
+    last_token: u64,
+}
+
+/// What a group needs of its shard while it handles one event.
+struct Context<'a> {
+    now: TimestampMs,
+    config: &'a GroupConfig,
+    pending: &'a mut BTreeMap<Token, Pending>,
+    last_token: &'a mut u64,
+    out: Vec<Effect<GroupResponse, GroupTimer>>,
+}
+
+impl Context<'_> {
+    fn append(&mut self, records: Vec<Record>, pending: Pending) -> Token {
+        *self.last_token += 1;
+        let token = Token(*self.last_token);
+        self.pending.insert(token, pending);
+        self.out.push(Effect::Append { records, token });
+        token
+    }
+
+    fn reply(&mut self, to: RequestId, response: GroupResponse) {
+        self.out.push(Effect::Reply { to, response });
+    }
+
+    fn set_timer(&mut self, timer: GroupTimer, after_ms: i32) {
+        let at = TimestampMs(self.now.0 + i64::from(after_ms.max(0)));
+        self.out.push(Effect::SetTimer { timer, at });
+    }
+
+    fn cancel_timer(&mut self, timer: GroupTimer) {
+        self.out.push(Effect::CancelTimer { timer });
+    }
+}
+
+impl GroupMachine {
+    /// An empty machine.
+    #[must_use]
+    pub fn new(config: GroupConfig) -> GroupMachine {
+        GroupMachine { config, groups: BTreeMap::new(), pending: BTreeMap::new(), last_token: 0 }
+    }
+
+    /// The shard's books, split so that a group and the rest can change together.
+    fn split(&mut self, now: TimestampMs) -> (&mut BTreeMap<String, Group>, Context<'_>) {
+        let GroupMachine { config, groups, pending, last_token } = self;
+        (groups, Context { now, config, pending, last_token, out: Vec::new() })
+    }
+
+    /// Forgets a group in which nothing ever happened.
+    fn drop_if_pristine(&mut self, group_id: &str) {
+        if self.groups.get(group_id).is_some_and(Group::is_pristine) {
+            self.groups.remove(group_id);
+        }
+    }
+
+    /// The committed offsets of a group: topic, partition, offset; for tests and diagnosis.
+    #[must_use]
+    pub fn committed(&self, group_id: &str) -> Vec<(String, i32, i64)> {
+        self.groups.get(group_id).map_or_else(Vec::new, |group| {
+            group
+                .offsets
+                .iter()
+                .map(|((topic, partition), offset)| (topic.clone(), *partition, offset.offset))
+                .collect()
+        })
+    }
+
+    fn on_group_appended(
+        &mut self,
+        now: TimestampMs,
+        pending: Pending,
+        result: Result<(), ErrorCode>,
+    ) -> Effects<Self> {
+        let (groups, mut cx) = self.split(now);
+        match pending {
+            Pending::Assignment { group_id, generation, assignments } => {
+                if let Some(group) = groups.get_mut(&group_id) {
+                    group.on_assignment_appended(&mut cx, generation, assignments, result);
+                }
+            }
+            Pending::EmptyGeneration => {}
+            Pending::StaticMember { group_id, old, new_id, answer } => {
+                let group = groups.get_mut(&group_id);
+                join::on_static_member_appended(group, &mut cx, *old, &new_id, answer, result);
+            }
+            Pending::Offsets { group_id, to, commit } => {
+                offsets::on_appended(groups, &mut cx, &group_id, to, commit, result);
+            }
+            Pending::TopicsDeleted { topics, to } => {
+                if result.is_ok() {
+                    for group in groups.values_mut() {
+                        group.offsets.retain(|(topic, _), _| !topics.contains(topic));
+                    }
+                }
+                cx.reply(to, GroupResponse::TopicsDeleted);
+            }
+        }
+        cx.out
+    }
+
+    fn on_topics_deleted(
+        &mut self,
+        now: TimestampMs,
+        to: RequestId,
+        topics: Vec<String>,
+    ) -> Effects<Self> {
+        let (groups, mut cx) = self.split(now);
+        let records: Vec<Record> = groups
+            .values()
+            .flat_map(|group| {
+                group.offsets.keys().filter(|(topic, _)| topics.contains(topic)).map(
+                    |(topic, partition)| records::offset_tombstone(&group.id, topic, *partition),
+                )
+            })
+            .collect();
+        if records.is_empty() {
+            cx.reply(to, GroupResponse::TopicsDeleted);
+        } else {
+            cx.append(records, Pending::TopicsDeleted { topics, to });
+        }
+        cx.out
+    }
+}
+
+impl Machine for GroupMachine {
+    type Command = GroupCommand;
+    type Response = GroupResponse;
+    type Timer = GroupTimer;
+
+    fn replay(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), ReplayError> {
+        records::replay(&mut self.groups, key, value)
+    }
+
+    fn on_loaded(&mut self, now: TimestampMs) -> Effects<Self> {
+        let (groups, mut cx) = self.split(now);
+        for group in groups.values() {
+            for member in group.members.values() {
+                cx.set_timer(group.member_timer(&member.id), member.session_timeout_ms);
+            }
+        }
+        cx.out
+    }
+
+    fn handle(
+        &mut self,
+        now: TimestampMs,
+        request: RequestId,
+        command: GroupCommand,
+    ) -> Effects<Self> {
+        match command {
+            GroupCommand::JoinGroup { request: body, api_version, client, fresh_id } => {
+                let join = Join { to: request, request: body, api_version, client, fresh_id };
+                self.on_join(now, join)
+            }
+            GroupCommand::SyncGroup(body) => self.on_sync(now, request, body),
+            GroupCommand::Heartbeat(body) => self.on_heartbeat(now, request, &body),
+            GroupCommand::LeaveGroup { request: body, api_version } => {
+                self.on_leave(now, request, &body, api_version)
+            }
+            GroupCommand::CommitOffsets(body) => self.on_commit(now, request, body),
+            GroupCommand::FetchOffsets(body) => {
+                let response = GroupResponse::FetchOffsets(self.fetch_offsets(&body));
+                vec![Effect::Reply { to: request, response }]
+            }
+            GroupCommand::ListGroups(body) => {
+                let response = GroupResponse::ListGroups(self.list(&body));
+                vec![Effect::Reply { to: request, response }]
+            }
+            GroupCommand::DescribeGroup { group_id, api_version } => {
+                let response = GroupResponse::DescribeGroup(self.describe(&group_id, api_version));
+                vec![Effect::Reply { to: request, response }]
+            }
+            GroupCommand::TopicsDeleted(topics) => self.on_topics_deleted(now, request, topics),
+        }
+    }
+
+    fn on_appended(
+        &mut self,
+        now: TimestampMs,
+        token: Token,
+        result: Result<(), ErrorCode>,
+    ) -> Effects<Self> {
+        match self.pending.remove(&token) {
+            Some(pending) => self.on_group_appended(now, pending, result),
+            None => Vec::new(),
+        }
+    }
+
+    fn on_timer(&mut self, now: TimestampMs, timer: GroupTimer) -> Effects<Self> {
+        let (groups, mut cx) = self.split(now);
+        let group_id = match timer {
+            GroupTimer::Member { group_id, member_id } => {
+                if let Some(group) = groups.get_mut(&group_id) {
+                    group.on_member_timeout(&mut cx, &member_id);
+                }
+                group_id
+            }
+            GroupTimer::Join { group_id } => {
+                if let Some(group) = groups.get_mut(&group_id) {
+                    group.on_join_timeout(&mut cx);
+                }
+                group_id
+            }
+            GroupTimer::Sync { group_id } => {
+                if let Some(group) = groups.get_mut(&group_id) {
+                    group.on_sync_timeout(&mut cx);
+                }
+                group_id
+            }
+        };
+        let effects = cx.out;
+        self.drop_if_pristine(&group_id);
+        effects
+    }
+
+    fn on_resigned(&mut self) -> Effects<Self> {
+        let pending = std::mem::take(&mut self.pending);
+        let (groups, mut cx) = self.split(TimestampMs(0));
+        let code = ErrorCode::NotCoordinator;
+        for group in groups.values_mut() {
+            for member in group.members.values_mut() {
+                member.answer_waiting(&mut cx, code);
+            }
+        }
+        for pending in pending.into_values() {
+            match pending {
+                Pending::Assignment { .. } | Pending::EmptyGeneration => {}
+                Pending::StaticMember { answer, .. } => {
+                    let response = join::refusal(answer.api_version, "", code);
+                    cx.reply(answer.to, response);
+                }
+                Pending::Offsets { to, commit, .. } => {
+                    let response = GroupResponse::CommitOffsets(commit.answer(code));
+                    cx.reply(to, response);
+                }
+                Pending::TopicsDeleted { to, .. } => cx.reply(to, GroupResponse::TopicsDeleted),
+            }
+        }
+        cx.out
+    }
 }

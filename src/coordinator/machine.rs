@@ -1,5 +1,5 @@
-//! The shape of a machine kept in an internal topic's partition. Owns the trait and its effects; the
-//! contract with the actor is in the crate's documentation.
+//! The shape of a machine kept in an internal topic's partition. Owns the trait and its effects;
+//! the contract with the actor is in the crate's documentation.
 
 use std::fmt;
 
@@ -58,8 +58,8 @@ pub enum Effect<Response, Timer> {
 /// The effects of a machine.
 pub type Effects<M> = Vec<Effect<<M as Machine>::Response, <M as Machine>::Timer>>;
 
-/// A record of the internal topic that this machine cannot read. The actor logs it and goes on with
-/// the next: one unreadable record must not cost a partition's other keys.
+/// A record of the internal topic that this machine cannot read. The actor logs it and goes on
+/// with the next: one unreadable record must not cost a partition's other keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// The key is too short or of a type this machine does not know.
@@ -131,8 +131,8 @@ pub trait Machine {
 
 /// The code a client gets when a coordinator's append failed with the log's code.
 ///
-/// Retriable troubles become COORDINATOR_NOT_AVAILABLE, a lost leadership NOT_COORDINATOR, so that
-/// clients look for the coordinator again.
+/// Retriable troubles become COORDINATOR_NOT_AVAILABLE, a lost leadership NOT_COORDINATOR, so
+/// that clients look for the coordinator again.
 #[must_use]
 pub fn client_code(append: ErrorCode) -> ErrorCode {
     use ErrorCode as Code;

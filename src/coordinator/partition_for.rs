@@ -1,4 +1,5 @@
-//! Which partition of an internal topic a key belongs to. Owns Kafka's hash; never knows the topic.
+//! Which partition of an internal topic a key belongs to. Owns Kafka's hash; never knows the
+//! topic.
 
 use protocol::ids::PartitionIndex;
 

@@ -1,5 +1,5 @@
-//! The offsets and lag that describe shows of one partition (D17). Owns the arithmetic; never asks
-//! the source: what the fetcher saw is told to it.
+//! The offsets and lag that describe shows of one partition (D17). Owns the arithmetic; never
+//! asks the source: what the fetcher saw is told to it.
 
 use protocol::ids::{Offset, TimestampMs};
 

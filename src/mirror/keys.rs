@@ -1,4 +1,5 @@
-//! Which partition of `__mirror_state` coordinates what. Owns the hash; never knows the topic's size.
+//! Which partition of `__mirror_state` coordinates what. Owns the hash; never knows the topic's
+//! size.
 
 use protocol::ids::{PartitionIndex, TopicId};
 

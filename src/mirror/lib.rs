@@ -1,6 +1,6 @@
-//! The rules of cluster mirroring (KIP-1279), pure: what a mirror partition does next, where its log
-//! and the source's agree, when an epoch must rise, what a pattern or a name means. Owns decisions;
-//! never reads a clock, a file or a socket, and never runs anything.
+//! The rules of cluster mirroring (KIP-1279), pure: what a mirror partition does next, where its
+//! log and the source's agree, when an epoch must rise, what a pattern or a name means. Owns
+//! decisions; never reads a clock, a file or a socket, and never runs anything.
 //!
 //! Start with [`machine`]: its table says how a partition gets from PREPARING to STOPPED.
 

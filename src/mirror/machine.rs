@@ -1,14 +1,15 @@
-//! The machine of one mirror partition, run by the partition's leader: events in, effects out. Owns
-//! every decision about the partition's mirror state; never does anything itself.
+//! The machine of one mirror partition, run by the partition's leader: events in, effects out.
+//! Owns every decision about the partition's mirror state; never does anything itself.
 //!
 //! # The table
 //!
-//! - UNKNOWN goes to PREPARING when the topic shall be mirrored, to STOPPING when it shall be stopped.
-//! - PREPARING goes to MIRRORING when the log agrees with the source and no follower holds more, to
-//!   EPOCH_FENCING when the leader epoch must rise first.
+//! - UNKNOWN goes to PREPARING when the topic shall be mirrored, to STOPPING when it shall be
+//!   stopped.
+//! - PREPARING goes to MIRRORING when the log agrees with the source and no follower holds more,
+//!   to EPOCH_FENCING when the leader epoch must rise first.
 //! - EPOCH_FENCING goes to MIRRORING when the leader epoch is far enough above the source's.
-//! - MIRRORING goes to EPOCH_FENCING when a batch's epoch is above the leader epoch, to PAUSING when
-//!   the topic shall be paused.
+//! - MIRRORING goes to EPOCH_FENCING when a batch's epoch is above the leader epoch, to PAUSING
+//!   when the topic shall be paused.
 //! - PAUSING goes to PAUSED when the fetcher is gone; PAUSED goes to MIRRORING on a resume.
 //! - Every state but STOPPED goes to STOPPING when the topic shall be stopped; STOPPING goes to
 //!   STOPPED only.
@@ -18,13 +19,14 @@
 //!
 //! # How an actor runs it
 //!
-//! [`next`] changes nothing it is given: on an error the actor logs it and keeps its state. A move
-//! is [`MirrorEffect::WriteState`], then [`StoreEvent::Written`], then the effects of the new state:
-//! nothing is acted on before it is durable. Every effect that asks something is answered by exactly
-//! one event, its own or [`MirrorEvent::StepFailed`] / [`SourceEvent::Failed`]; the actor sets the
-//! deadlines. Effects may be repeated and must be idempotent. Answers to effects of an earlier
-//! leadership are dropped by the actor; answers that come too late within one are ignored here.
-//! There is one timer: `SetTimer` replaces it, and [`MirrorEvent::Woke`] says that it went off.
+//! [`next`] changes nothing it is given: on an error the actor logs it and keeps its state. A
+//! move is [`MirrorEffect::WriteState`], then [`StoreEvent::Written`], then the effects of the
+//! new state: nothing is acted on before it is durable. Every effect that asks something is
+//! answered by exactly one event, its own or [`MirrorEvent::StepFailed`] /
+//! [`SourceEvent::Failed`]; the actor sets the deadlines. Effects may be repeated and must be
+//! idempotent. Answers to effects of an earlier leadership are dropped by the actor; answers
+//! that come too late within one are ignored here. There is one timer: `SetTimer` replaces it,
+//! and [`MirrorEvent::Woke`] says that it went off.
 
 mod effects;
 mod events;
@@ -106,7 +108,7 @@ pub struct Held {
 /// A row on its way to the coordinator, and what follows when it is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writing {
-    held: Held,
+    held: Box<Held>,
     row: StoredState,
     then: Then,
     attempt: u32,

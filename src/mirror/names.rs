@@ -28,7 +28,8 @@ pub enum Error {
     },
     /// A character outside `[a-zA-Z0-9._-]`.
     #[error(
-        "mirror name \"{name}\" holds \"{character}\"; only letters, digits, '.', '_' and '-' are allowed"
+        "mirror name \"{name}\" holds \"{character}\"; only letters, digits, '.', '_' and '-' \
+         are allowed"
     )]
     Character {
         /// The refused name.
@@ -46,7 +47,8 @@ pub enum Error {
     },
 }
 
-/// Checks a mirror name: the rules of topic names, and neither `.paused` nor `.stopped` at its end.
+/// Checks a mirror name: the rules of topic names, and neither `.paused` nor `.stopped` at its
+/// end.
 ///
 /// # Errors
 /// Says which rule the name breaks.

@@ -29,7 +29,8 @@ impl Backoff {
     /// Calls inside the cluster (coordinator, controller, own log): 50 ms doubling to 5 s.
     pub const LOCAL: Backoff = Backoff { initial_ms: 50, max_ms: 5_000, jitter_percent: 20 };
 
-    /// The delay before attempt `attempt` (from 1), in milliseconds; equal arguments, equal delay.
+    /// The delay before attempt `attempt` (from 1), in milliseconds; equal arguments, equal
+    /// delay.
     #[must_use]
     pub fn delay_ms(self, attempt: u32, seed: u64) -> i64 {
         let doublings = attempt.saturating_sub(1).min(32);

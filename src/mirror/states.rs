@@ -1,5 +1,5 @@
-//! The states of a mirror partition and which may follow which. Owns the bytes and names that users
-//! and the wire see; never decides a transition (see `machine`).
+//! The states of a mirror partition and which may follow which. Owns the bytes and names that
+//! users and the wire see; never decides a transition (see `machine`).
 
 use std::fmt;
 
@@ -11,17 +11,19 @@ pub enum MirrorState {
     /// The log is brought to the last point it shares with the source.
     ///
     /// Writes: nobody. Fetches: nobody; followers follow the truncation. Left to EPOCH_FENCING or
-    /// MIRRORING when the followers hold no more than the leader, to STOPPING on a stop, to FAILED.
+    /// MIRRORING when the followers hold no more than the leader, to STOPPING on a stop, to
+    /// FAILED.
     Preparing,
     /// The leader epoch here is too near the source's; the controller is asked to raise it.
     ///
-    /// Writes: nobody. Fetches: nobody. Left to MIRRORING when the own leader epoch is high enough,
-    /// to STOPPING on a stop, to FAILED.
+    /// Writes: nobody. Fetches: nobody. Left to MIRRORING when the own leader epoch is high
+    /// enough, to STOPPING on a stop, to FAILED.
     EpochFencing,
     /// The leader copies the source's batches byte for byte.
     ///
-    /// Writes: the mirror fetcher. Fetches: the leader from the source, followers from the leader.
-    /// Left to EPOCH_FENCING when a batch's epoch is above the leader's, to PAUSING, STOPPING, FAILED.
+    /// Writes: the mirror fetcher. Fetches: the leader from the source, followers from the
+    /// leader. Left to EPOCH_FENCING when a batch's epoch is above the leader's, to PAUSING,
+    /// STOPPING, FAILED.
     Mirroring,
     /// The fetcher is being taken away for a pause.
     ///
@@ -33,7 +35,8 @@ pub enum MirrorState {
     Paused,
     /// The failover's steps are running; they never need the source.
     ///
-    /// Writes: only ABORT markers and the producer-id reset. Fetches: nobody. Left to STOPPED only.
+    /// Writes: only ABORT markers and the producer-id reset. Fetches: nobody. Left to STOPPED
+    /// only.
     Stopping,
     /// An ordinary writable partition that once was a mirror.
     ///
@@ -41,7 +44,8 @@ pub enum MirrorState {
     Stopped,
     /// Something is wrong; reason, attempt and the state to return to are stored beside it.
     ///
-    /// Writes: nobody. Fetches: nobody. Left by itself to the previous state, to STOPPING on a stop.
+    /// Writes: nobody. Fetches: nobody. Left by itself to the previous state, to STOPPING on a
+    /// stop.
     Failed,
     /// No state is recorded.
     ///

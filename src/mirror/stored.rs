@@ -1,5 +1,5 @@
-//! What `__mirror_state` holds of one mirror partition. Owns the row and its wire form; never writes
-//! it anywhere.
+//! What `__mirror_state` holds of one mirror partition. Owns the row and its wire form; never
+//! writes it anywhere.
 
 use protocol::ids::{LeaderEpoch, Offset, ProducerId};
 use protocol::messages::read_mirror_states_response::ReadMirrorStatePartitionResult;
@@ -82,8 +82,8 @@ impl StoredState {
         }
     }
 
-    /// The row that ReadMirrorStates answered. UNKNOWN, or a byte that no revision defines, gives a
-    /// row UNKNOWN that still has its transition number and last mirror epoch.
+    /// The row that ReadMirrorStates answered. UNKNOWN, or a byte that no revision defines,
+    /// gives a row UNKNOWN that still has its transition number and last mirror epoch.
     #[must_use]
     pub fn from_read(row: &ReadMirrorStatePartitionResult) -> StoredState {
         StoredState {

@@ -1,5 +1,5 @@
-//! Where our log and the source's still agree (D7). Owns the choice of the point; never cuts a log
-//! and never asks anyone: the answers are arguments.
+//! Where our log and the source's still agree (D7). Owns the choice of the point; never cuts a
+//! log and never asks anyone: the answers are arguments.
 
 use protocol::ids::{LeaderEpoch, Offset, ProducerId};
 
@@ -42,7 +42,8 @@ pub enum Plan {
         /// The larger of the source's last mirror epoch for us and our own.
         epoch: LeaderEpoch,
     },
-    /// No last mirror epoch is known: find the common prefix with the source, from this epoch down.
+    /// No last mirror epoch is known: find the common prefix with the source, from this epoch
+    /// down.
     CommonPrefix {
         /// The newest epoch of our log.
         epoch: LeaderEpoch,
@@ -72,8 +73,8 @@ pub fn plan(log: &LogFacts, own: LeaderEpoch, source: LeaderEpoch, mirrored_befo
 /// A cut that would go below what the log still holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the last point shared with the source is offset {point}, below the local log start {log_start}; \
-     delete the topic here and start it again"
+    "the last point shared with the source is offset {point}, below the local log start \
+     {log_start}; delete the topic here and start it again"
 )]
 pub struct BelowLogStart {
     /// Where the cut would be.

@@ -1,4 +1,5 @@
-//! Everything a mirror partition can ask for. Owns the closed list of effects; never carries one out.
+//! Everything a mirror partition can ask for. Owns the closed list of effects; never carries one
+//! out.
 
 use std::fmt;
 
@@ -66,7 +67,8 @@ pub enum MirrorEffect {
         /// The MinLeaderEpoch of BumpLeaderEpochs.
         min: LeaderEpoch,
     },
-    /// Fetch from the source at our log end, in this leader epoch; again from scratch if already so.
+    /// Fetch from the source at our log end, in this leader epoch; again from scratch if already
+    /// so.
     StartFetching {
         /// Our leader epoch: the bound of every batch's epoch.
         leader_epoch: LeaderEpoch,
@@ -80,8 +82,8 @@ pub enum MirrorEffect {
     AwaitHighWatermark,
     /// Ask the controller to take followers that are gone out of the ISR. No answer.
     ShrinkIsr,
-    /// Append an ABORT marker for every open transaction, and wait until the whole log is committed;
-    /// not refused below min ISR. Answer: `StopEvent::AbortsAppended`.
+    /// Append an ABORT marker for every open transaction, and wait until the whole log is
+    /// committed; not refused below min ISR. Answer: `StopEvent::AbortsAppended`.
     AppendAborts,
     /// Look for the newest MIRROR_PID_RESET from an offset on, and wait until the whole log is
     /// committed. Answer: `StopEvent::ResetSearched`.

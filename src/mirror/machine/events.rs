@@ -34,12 +34,13 @@ pub enum MirrorEvent {
 /// What the controller's log holds of one mirror partition (D1, D3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerRecord {
-    /// Whether what the log holds was mirrored at some time, so that a common prefix may be looked
-    /// for. False for a local topic that was given to a mirror and never copied anything.
+    /// Whether what the log holds was mirrored at some time, so that a common prefix may be
+    /// looked for. False for a local topic that was given to a mirror and never copied anything.
     pub mirrored_before: bool,
     /// Whether STOPPED is recorded: the partition is an ordinary one. A later start clears it.
     pub stopped: bool,
-    /// The last mirror epoch of the newest recorded stop, kept by a later start; `NONE` without one.
+    /// The last mirror epoch of the newest recorded stop, kept by a later start; `NONE` without
+    /// one.
     pub last_mirror_epoch: LeaderEpoch,
     /// The last mirrored offset of the newest recorded stop; `NONE` without one.
     pub last_mirrored_offset: Offset,
@@ -61,13 +62,15 @@ pub enum LeadershipEvent {
     },
     /// This node leads no more, or the topic is no mirror topic any more.
     LostLeadership,
-    /// The leader epoch rose and this node still leads: a bump. The log takes it before this event.
+    /// The leader epoch rose and this node still leads: a bump. The log takes it before this
+    /// event.
     LeaderEpochRaised {
         /// The new leader epoch.
         leader_epoch: LeaderEpoch,
     },
-    /// The controller's log changed for this partition: a command, or a recorded stop. Sent only for
-    /// a record that touches the topic's mirror, as a start on a FAILED topic retries at once.
+    /// The controller's log changed for this partition: a command, or a recorded stop. Sent only
+    /// for a record that touches the topic's mirror, as a start on a FAILED topic retries at
+    /// once.
     ControllerChanged {
         /// What the operator wants now.
         desired: DesiredState,
@@ -105,8 +108,8 @@ pub enum StoreEvent {
 pub enum LogEvent {
     /// Answer to `ReadLog`.
     Facts(LogFacts),
-    /// Answer to `FindEpochEnd`: the largest epoch of our log that is at most the one asked for, and
-    /// its end; `None` when our log begins above it.
+    /// Answer to `FindEpochEnd`: the largest epoch of our log that is at most the one asked for,
+    /// and its end; `None` when our log begins above it.
     EpochEnd(Option<EpochEnd>),
     /// Answer to `Truncate` and `Reset`.
     Truncated {

@@ -283,7 +283,7 @@ pub(super) fn write(held: Box<Held>, row: StoredState, then: Then) -> Outcome {
         ..row
     };
     let effects = vec![MirrorEffect::CancelTimer, MirrorEffect::WriteState(row.clone())];
-    (PartitionMirror::Writing(Box::new(Writing { held: *held, row, then, attempt: 0 })), effects)
+    (PartitionMirror::Writing(Box::new(Writing { held, row, then, attempt: 0 })), effects)
 }
 
 fn on_written(
@@ -306,7 +306,7 @@ fn on_written(
             reason: held.row.reason.clone(),
         });
     }
-    let (state, more) = enter(Box::new(held), then, now);
+    let (state, more) = enter(held, then, now);
     effects.extend(more);
     Ok((state, effects))
 }

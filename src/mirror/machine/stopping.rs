@@ -1,5 +1,5 @@
-//! STOPPING and STOPPED: the failover's steps (D10). Owns their order; each may run twice and a new
-//! leader may take over at any of them. None needs the source, and none can end in FAILED.
+//! STOPPING and STOPPED: the failover's steps (D10). Owns their order; each may run twice and a
+//! new leader may take over at any of them. None needs the source, and none can end in FAILED.
 
 use protocol::ids::{LeaderEpoch, Offset, TimestampMs};
 
