@@ -41,6 +41,18 @@ impl Operation {
 }
 
 impl MetadataImage {
+    /// A topic's effective settings on a broker whose dynamic ones are in `broker` already.
+    ///
+    /// # Errors
+    /// What is stored is no longer valid.
+    pub fn topic_config(
+        &self,
+        topic: &str,
+        broker: &config::BrokerConfig,
+    ) -> Result<config::TopicConfig, config::Error> {
+        config::TopicConfig::effective(self.configs.topic_settings(topic), broker)
+    }
+
     /// Changes configuration key by key; each resource changes as a whole or not at all.
     pub fn decide_incremental_alter_configs(
         &self,

@@ -21,12 +21,13 @@ pub struct MetadataDelta {
     pub brokers: BTreeSet<NodeId>,
     /// Topics that were created, or whose place in a mirror changed, and that still exist.
     pub topics: BTreeSet<TopicId>,
-    /// Topics that are gone, with the name they had.
+    /// Topics that are gone, with the name they had. One that is in `topics` too was removed and
+    /// made again under its old id, as mirrors may: removals come before creations.
     pub removed_topics: BTreeMap<TopicId, TopicName>,
     /// Partitions that were created or changed (replicas, ISR, leader, epochs, mirror role) and
     /// still exist.
     pub partitions: BTreeSet<TopicIdPartition>,
-    /// Partitions that went with their topic.
+    /// Partitions that went with their topic; one that is in `partitions` too was made again.
     pub removed_partitions: BTreeSet<TopicIdPartition>,
     /// Resources with a key set or removed.
     pub configs: BTreeSet<ConfigResource>,
@@ -44,24 +45,14 @@ impl MetadataDelta {
     pub fn merge(&mut self, later: Self) {
         self.cluster |= later.cluster;
         self.brokers.extend(later.brokers);
+        self.topics.retain(|id| !later.removed_topics.contains_key(id));
         self.topics.extend(later.topics);
+        self.removed_topics.extend(later.removed_topics);
+        self.partitions.retain(|at| !later.removed_partitions.contains(at));
         self.partitions.extend(later.partitions);
+        self.removed_partitions.extend(later.removed_partitions);
         self.configs.extend(later.configs);
         self.mirrors.extend(later.mirrors);
-        // A mirror may bring a topic back under its old id, so a removal can be undone.
-        for id in &self.topics {
-            self.removed_topics.remove(id);
-        }
-        for (id, name) in later.removed_topics {
-            self.topics.remove(&id);
-            self.removed_topics.insert(id, name);
-        }
-        for at in later.removed_partitions {
-            self.partitions.remove(&at);
-            self.removed_partitions.insert(at);
-        }
-        let partitions = &self.partitions;
-        self.removed_partitions.retain(|at| !partitions.contains(at));
     }
 
     /// Notes what `record` will change of `before`, the image it is about to be replayed on.
@@ -74,7 +65,6 @@ impl MetadataDelta {
             MetadataRecord::BrokerChanged(r) => self.note_broker(r.id),
             MetadataRecord::UnregisterBroker(r) => self.note_broker(r.id),
             MetadataRecord::Topic(r) => {
-                self.removed_topics.remove(&r.topic_id);
                 self.topics.insert(r.topic_id);
             }
             MetadataRecord::RemoveTopic(r) => self.note_removed(before, r.topic_id),
@@ -112,9 +102,7 @@ impl MetadataDelta {
     }
 
     fn note_partition(&mut self, topic_id: TopicId, partition: PartitionIndex) {
-        let at = TopicIdPartition { topic_id, partition };
-        self.removed_partitions.remove(&at);
-        self.partitions.insert(at);
+        self.partitions.insert(TopicIdPartition { topic_id, partition });
     }
 
     /// A topic's place in a mirror is a part of the role of every partition.

@@ -113,7 +113,7 @@ pub enum Error {
     #[error("Mirror '{mirror}' does not exist.")]
     UnknownMirror { mirror: String },
     /// Another mirror feeds the topic.
-    #[error("Topic '{topic}' is {state} in mirror '{mirror}'. Stop it there first.")]
+    #[error("Topic '{topic}' is {state} in mirror '{mirror}'. It must be stopped there first.")]
     TopicAlreadyInMirror { topic: TopicName, mirror: MirrorName, state: &'static str },
     /// The topic is not in this mirror.
     #[error("Topic '{topic}' does not belong to mirror '{mirror}'.")]

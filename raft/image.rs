@@ -5,6 +5,7 @@
 
 mod cluster;
 mod configs;
+mod invariants;
 mod mirrors;
 mod snapshot;
 mod topics;

@@ -42,3 +42,5 @@ pub use working_image::WorkingImage;
 
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod testscript;

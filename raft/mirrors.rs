@@ -70,7 +70,8 @@ impl MetadataImage {
         };
         let created = self.decide_create_internal_topic(state_topic, args.topic_id, args.seed)?;
         records.extend(created.records);
-        Ok(Decision::new(records, CreateMirrorResponse::default()))
+        let response = CreateMirrorResponse { error_message: None, ..Default::default() };
+        Ok(Decision::new(records, response))
     }
 
     /// Keeps the cluster id a mirror's source answered with (D5). The same id again succeeds.

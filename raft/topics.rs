@@ -29,6 +29,9 @@ pub const CONSUMER_OFFSETS: &str = "__consumer_offsets";
 /// The topic mirror coordinators keep their state in (D2).
 pub const MIRROR_STATE: &str = "__mirror_state";
 
+/// Past this, a decision takes on no further topic: a Raft entry stays in megabytes.
+const ENTRY_RECORDS_MAX: usize = 100_000;
+
 /// `DescribeConfigs`' number for a value set on the topic itself.
 const SOURCE_DYNAMIC_TOPIC: i8 = 1;
 
@@ -167,7 +170,7 @@ impl MetadataImage {
                 Err(Error::InvalidRequest { reason: "Duplicate topic name.".to_owned() })
             } else {
                 let args = CreationArgs { seed: args.seed.wrapping_add(step), ..args };
-                scratch.new_topic(topic, *fresh_id, args)
+                check_room(records.len()).and_then(|()| scratch.new_topic(topic, *fresh_id, args))
             };
             if let Ok(new) = &outcome {
                 let made = new.records();
@@ -307,6 +310,7 @@ fn result(
         },
         Ok(new) => CreatableTopicResult {
             name: topic.name.clone(),
+            error_message: None,
             topic_id: if validate_only { TopicId::ZERO.0 } else { new.topic_id.0 },
             num_partitions: count(new.assignments.len()),
             replication_factor: new
@@ -326,6 +330,16 @@ fn shown((name, value): (&String, &String)) -> CreatableTopicConfigs {
         config_source: SOURCE_DYNAMIC_TOPIC,
         ..CreatableTopicConfigs::default()
     }
+}
+
+/// Whether an entry of `records` records may grow by another topic's. A part of a request that
+/// comes too late is refused; the rest stands.
+pub(crate) fn check_room(records: usize) -> Result<(), Error> {
+    if records < ENTRY_RECORDS_MAX {
+        return Ok(());
+    }
+    let reason = format!("The request makes more than {ENTRY_RECORDS_MAX} records: split it.");
+    Err(Error::InvalidRequest { reason })
 }
 
 /// A length that came from a wire or a partition count.

@@ -23,7 +23,7 @@ use crate::records::{
     Listing, MetadataRecord, MirrorDesired, MirrorPartitionStarted, MirrorTopicListing,
     MirrorTopicState, ResourceKind,
 };
-use crate::topics::{NewTopic, is_internal};
+use crate::topics::{NewTopic, check_room, is_internal};
 
 /// What a Start needs beyond its request.
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +78,9 @@ impl MetadataImage {
         let mut response =
             StartMirrorTopicsResponse { mirror_name: mirror.to_string(), ..Default::default() };
         for ((asked, fresh_id), step) in request.topics.iter().zip(args.topic_ids).zip(0u64..) {
-            let started =
-                scratch.start_topic(&start, asked, *fresh_id, step).map(|mut started| {
+            let started = check_room(records.len())
+                .and_then(|()| scratch.start_topic(&start, asked, *fresh_id, step))
+                .map(|mut started| {
                     let explicit = !include.matches(&asked.topic_name);
                     started.records.extend(scratch.listing_change(&mirror, asked, explicit));
                     scratch.replay_batch(&started.records).expect("a decided start replays");

@@ -9,7 +9,7 @@ use protocol::messages::{
     create_partitions_response::CreatePartitionsTopicResult,
 };
 
-use super::{Assignment, count, partition_records};
+use super::{Assignment, check_room, count, partition_records};
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::image::{MetadataImage, TopicImage};
@@ -37,7 +37,8 @@ impl MetadataImage {
         let mut response = CreatePartitionsResponse::default();
         for (asked, step) in request.topics.iter().zip(0u64..) {
             let outcome = if seen.insert(&asked.name) {
-                self.grown(asked, authority, seed.wrapping_add(step))
+                check_room(records.len())
+                    .and_then(|()| self.grown(asked, authority, seed.wrapping_add(step)))
             } else {
                 Err(Error::InvalidRequest { reason: "Duplicate topic name.".to_owned() })
             };
