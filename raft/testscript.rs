@@ -126,12 +126,14 @@ fn random_command(kind: u8, broker: u8, topic: u8, number: u8, step: usize) -> S
         12 => format!("stopped {mirror} {name} {} epoch={}", number % 2, number / 64),
         13 => format!("bump {name} 0 {number}"),
         14 => format!("grow {name} {} as=mirror", number % 6),
-        _ if number % 4 == 0 => format!("delete {name}"),
+        _ if number.is_multiple_of(4) => format!("delete {name}"),
         _ => "preferred".to_owned(),
     }
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
     /// Whatever is asked, in whatever order: each decision replays, the invariants hold after
     /// each, and the log gives the same image again.
     #[test]

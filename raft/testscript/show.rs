@@ -6,7 +6,6 @@ use crate::image::{MetadataImage, MirrorRole, PartitionImage, TopicImage};
 use crate::records::{MetadataRecord, PartitionChange};
 
 /// One record in one line.
-#[expect(clippy::too_many_lines, reason = "a flat match over all variants")]
 pub(super) fn record(image: &MetadataImage, record: &MetadataRecord) -> String {
     let topic =
         |id: TopicId| image.topics.name_of(id).map_or_else(|| short(id), |n| n.to_string());
