@@ -127,7 +127,8 @@ impl Consensus {
             watch::channel(Leadership::from_metrics(&metrics.borrow_watched()));
         let (proposals, queue) = mpsc::unbounded_channel();
         let (stop, stopping) = watch::channel(false);
-        tokio::spawn(leadership::follow(raft.clone(), leadership_sender, stopping));
+        let patience = options.timing.election_max;
+        tokio::spawn(leadership::follow(raft.clone(), leadership_sender, stopping, patience));
         tokio::spawn(proposer::serve(raft.clone(), queue));
         let server = Server::new(options.raft_id, raft.clone());
         let (raft_id, node_id) = (options.raft_id, options.node_id);
@@ -347,6 +348,8 @@ fn membership_error(error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) 
 
 #[cfg(test)]
 mod cluster_test;
+#[cfg(test)]
+mod golden_test;
 #[cfg(test)]
 mod suite_test;
 #[cfg(test)]

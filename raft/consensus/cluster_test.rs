@@ -222,6 +222,29 @@ async fn deposed_leaders_proposal_fails(on: On) {
     assert_eq!(level(&new.image(), "stale"), None);
 }
 
+#[tokio::test]
+async fn leader_without_quorum_gives_up_and_is_ready_again_with_all_applied() {
+    let cluster = TestCluster::new(On::Memory, 3);
+    let nodes = cluster.form().await;
+    let leader = cluster.leader(&nodes).await;
+    let followers: Vec<_> =
+        nodes.values().filter(|n| n.node_id() != leader.node_id()).cloned().collect();
+    for follower in &followers {
+        cluster.unplug(follower.node_id());
+    }
+    let pending = leader.propose(vec![record("pending", 1)]);
+    let mut leadership = leader.leadership();
+    let given_up = leadership.wait_for(|now| !now.am_leader);
+    let given_up = tokio::time::timeout(Duration::from_secs(5), given_up).await.unwrap();
+    assert!(!given_up.unwrap().ready);
+    for follower in &followers {
+        cluster.plug(follower);
+    }
+    let outcome = pending.await;
+    let next = cluster.leader(&nodes).await;
+    assert_eq!(level(&next.image(), "pending").is_some(), outcome.is_ok(), "{outcome:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_deposed_leaders_proposal_fails() {
     deposed_leaders_proposal_fails(On::Memory).await;

@@ -1,7 +1,9 @@
 //! Who leads, as a value to watch. Derived from openraft's metrics alone; never grants anything.
 
-use openraft::ServerState;
+use std::time::Duration;
+
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{Instant, ServerState};
 use protocol::ids::NodeId;
 use tokio::sync::watch;
 
@@ -16,10 +18,12 @@ pub struct Leadership {
     pub leader: Option<NodeId>,
     /// The Raft term, from 1 once there was an election.
     pub term: u64,
-    /// Whether this node leads in `term`.
+    /// Whether this node leads in `term` and hears from its quorum. A leader cut off from it does not
+    /// learn of its successor; it gives up here after the longest election timeout, as Kafka's does.
     pub am_leader: bool,
     /// Whether this node leads and has applied the first entry of its own term, so that its image
-    /// holds everything committed before: only then may it decide.
+    /// holds everything committed before: only then may it decide. After the quorum was lost and came
+    /// back, it is true again when all of the log is applied.
     pub ready: bool,
     /// Set for good once consensus has stopped: shut down, crashed, or the store failed.
     pub stopped: Option<String>,
@@ -45,18 +49,52 @@ impl Leadership {
     }
 }
 
+/// Whether the leader's quorum has been silent for `patience`.
+fn quorum_is_silent(metrics: &RaftMetrics, patience: Duration) -> bool {
+    let alone = metrics.membership_config.membership().voter_ids().count() <= 1;
+    let silent = metrics.last_quorum_acked.as_ref().is_some_and(|at| at.elapsed() > patience);
+    metrics.state == ServerState::Leader && !alone && silent
+}
+
+/// What the quorum's silence makes of a leadership.
+#[derive(Default)]
+struct Quorum {
+    /// It was lost, and entries proposed before are still to be applied.
+    recovering: bool,
+}
+
+impl Quorum {
+    fn judge(&mut self, metrics: &RaftMetrics, patience: Duration) -> Leadership {
+        let mut leadership = Leadership::from_metrics(metrics);
+        let silent = quorum_is_silent(metrics, patience);
+        let applied = metrics.last_applied.map(|applied| applied.index);
+        self.recovering = leadership.am_leader
+            && (silent || self.recovering && applied < metrics.last_log_index);
+        if silent {
+            (leadership.am_leader, leadership.leader) = (false, None);
+        }
+        leadership.ready &= !self.recovering;
+        leadership
+    }
+}
+
 /// Keeps `sender` current until consensus stops. Watchers see only changes. Shuts openraft down when
-/// `stop` changes or its sender is gone.
+/// `stop` changes or its sender is gone. `patience` is the longest election timeout.
 pub(crate) async fn follow(
     raft: Raft,
     sender: watch::Sender<Leadership>,
     mut stop: watch::Receiver<bool>,
+    patience: Duration,
 ) {
     let mut metrics = raft.metrics();
     let mut raft = Some(raft);
+    let mut quorum = Quorum::default();
     loop {
-        let leadership = Leadership::from_metrics(&metrics.borrow_watched());
-        publish(&sender, leadership);
+        let leading = {
+            let now = metrics.borrow_watched();
+            publish(&sender, quorum.judge(&now, patience));
+            now.state == ServerState::Leader
+        };
         let changed = tokio::select! {
             changed = metrics.changed() => changed.is_ok(),
             _ = stop.changed(), if raft.is_some() => {
@@ -67,6 +105,7 @@ pub(crate) async fn follow(
                 }
                 true
             }
+            () = tokio::time::sleep(patience / 2), if leading => true,
         };
         if !changed {
             // openraft dropped its end: its core is gone.
