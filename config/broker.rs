@@ -1,7 +1,7 @@
 //! A node's settings as plain data.
 //!
-//! Owns the step from layers of raw text to [`BrokerConfig`] and the rules between settings. It never
-//! reads a file or the environment, and nothing reads a setting from anywhere else.
+//! Owns the step from layers of raw text to [`BrokerConfig`] and the rules between settings. It
+//! never reads a file or the environment, and nothing reads a setting from anywhere else.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -291,7 +291,8 @@ impl BrokerConfig {
     }
 
     fn check_required(&self, values: &Resolved, faults: &mut Vec<Fault>) {
-        if values.optional_number("node.id").is_none() && !self.layers.fixed.contains_key("node.id")
+        if values.optional_number("node.id").is_none()
+            && !self.layers.fixed.contains_key("node.id")
         {
             faults.push(Fault::missing("node.id", "give each node of a cluster its own number"));
         }

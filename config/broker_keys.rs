@@ -1,7 +1,7 @@
 //! The broker settings that are acted on, by area.
 //!
-//! Owns their names, types, defaults, ranges and texts. It never reads a value; settings that Kafka
-//! has and this version does not act on are in `broker_not_built`.
+//! Owns their names, types, defaults, ranges and texts. It never reads a value; settings that
+//! Kafka has and this version does not act on are in `broker_not_built`.
 
 use crate::broker_not_built::BROKER_NOT_BUILT;
 use crate::schema::Kind::{Boolean, Int, List, Long, Short, String};
@@ -68,8 +68,8 @@ const NODE: &[Key] = &[
         "controller.quorum.election.timeout.ms",
         Int,
         Some("1000"),
-        "A controller that hears nothing from its leader for this long to twice this long asks for \
-         votes.",
+        "A controller that hears nothing from its leader for this long to twice this long asks \
+         for votes.",
     )
     .at_least(10)
     .high(),
@@ -84,7 +84,8 @@ const NODE: &[Key] = &[
         "inter.broker.listener.name",
         String,
         None,
-        "The listener brokers use among themselves; the first one that is no controller's if unset.",
+        "The listener brokers use among themselves; the first one that is no controller's if \
+         unset.",
     ),
     Key::new(
         "listener.security.protocol.map",
@@ -102,7 +103,8 @@ const NODE: &[Key] = &[
     )
     .valid(Valid::NotEmpty)
     .high(),
-    Key::new("log.dir", List, None, "The directory of partition logs, if log.dirs is unset.").high(),
+    Key::new("log.dir", List, None, "The directory of partition logs, if log.dirs is unset.")
+        .high(),
     Key::new("log.dirs", List, None, "The directories of partition logs.").high(),
     Key::new(
         "metadata.log.dir",
@@ -148,7 +150,8 @@ const TOPICS: &[Key] = &[
         "Replicas of a topic created without saying how many.",
     )
     .at_least(1),
-    Key::new("delete.topic.enable", Boolean, Some("true"), "Whether topics can be deleted.").high(),
+    Key::new("delete.topic.enable", Boolean, Some("true"), "Whether topics can be deleted.")
+        .high(),
     Key::new(
         "max.decompressed.message.bytes",
         Int,
@@ -241,9 +244,14 @@ const REPLICATION: &[Key] = &[
     )
     .at_least(1)
     .high(),
-    Key::new("replica.socket.timeout.ms", Int, Some("30000"), "Deadline of a follower's requests.")
-        .at_least(1)
-        .high(),
+    Key::new(
+        "replica.socket.timeout.ms",
+        Int,
+        Some("30000"),
+        "Deadline of a follower's requests.",
+    )
+    .at_least(1)
+    .high(),
 ];
 
 const GROUPS: &[Key] = &[
@@ -261,7 +269,8 @@ const GROUPS: &[Key] = &[
         "The longest session timeout a member may ask for.",
     )
     .at_least(1),
-    Key::new("group.max.size", Int, Some("2147483647"), "The most members of a group.").at_least(1),
+    Key::new("group.max.size", Int, Some("2147483647"), "The most members of a group.")
+        .at_least(1),
     Key::new(
         "group.min.session.timeout.ms",
         Int,
@@ -392,8 +401,8 @@ const LOG: &[Key] = &[
         "log.flush.interval.messages",
         Long,
         Some("9223372036854775807"),
-        "Records appended to a partition before they are synced to disk; 1 syncs each write before \
-         it is acknowledged.",
+        "Records appended to a partition before they are synced to disk; 1 syncs each write \
+         before it is acknowledged.",
     )
     .at_least(1)
     .cluster_wide()

@@ -173,7 +173,10 @@ fn a_topic_shows_where_its_values_come_from() {
         (Some("1000"), Source::DynamicTopic)
     );
     let segment = find("segment.bytes");
-    assert_eq!((segment.value.as_deref(), segment.source), (Some("2097152"), Source::StaticBroker));
+    assert_eq!(
+        (segment.value.as_deref(), segment.source),
+        (Some("2097152"), Source::StaticBroker)
+    );
     assert_eq!(segment.synonyms[0].name, "log.segment.bytes");
     assert_eq!(find("segment.ms").value.as_deref(), Some("7200000"));
     assert_eq!(find("flush.ms").value.as_deref(), Some("9223372036854775807"));

@@ -1,7 +1,7 @@
 //! What DescribeConfigs says of a setting.
 //!
-//! Owns the entry and the numbers of its sources. It never chooses which settings are shown; secrets
-//! have no value here.
+//! Owns the entry and the numbers of its sources. It never chooses which settings are shown;
+//! secrets have no value here.
 
 use crate::layers::Layers;
 use crate::schema::{Key, Kind};

@@ -38,7 +38,10 @@ pub(crate) struct ListenerSettings<'a> {
 }
 
 /// Puts the settings together; adds what is wrong to `faults`.
-pub(crate) fn listeners(settings: &ListenerSettings<'_>, faults: &mut Vec<Fault>) -> Vec<Listener> {
+pub(crate) fn listeners(
+    settings: &ListenerSettings<'_>,
+    faults: &mut Vec<Fault>,
+) -> Vec<Listener> {
     let bound = named_addresses("listeners", settings.listeners, faults);
     let advertised: BTreeMap<String, HostPort> =
         named_addresses("advertised.listeners", settings.advertised, faults).into_iter().collect();

@@ -18,7 +18,8 @@ pub struct MirrorConfig {
     pub bootstrap_servers: Vec<HostPort>,
     /// `mirror.topics.include`, patterns.
     pub topics_include: Vec<String>,
-    /// `mirror.topics.exclude`, patterns; `None` until a user sets them, and then the default holds.
+    /// `mirror.topics.exclude`, patterns; `None` until a user sets them, and then the default
+    /// holds.
     pub topics_exclude: Option<Vec<String>>,
     /// `mirror.topic.properties.exclude`, patterns.
     pub topic_properties_exclude: Vec<String>,
@@ -39,8 +40,9 @@ impl MirrorConfig {
         }
         let list = |name: &str| settings.get(name).map(|raw| split_list(raw));
         let or_default = |name: &str| {
-            list(name)
-                .unwrap_or_else(|| split_list(find(name).and_then(|key| key.default).unwrap_or("")))
+            list(name).unwrap_or_else(|| {
+                split_list(find(name).and_then(|key| key.default).unwrap_or(""))
+            })
         };
         let config = MirrorConfig {
             bootstrap_servers: or_default("bootstrap.servers")

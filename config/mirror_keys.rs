@@ -26,7 +26,8 @@ pub(crate) const MIRROR: &[Key] = &[
         "mirror.acl.include",
         List,
         Some("*"),
-        "ACLs to copy, resourceType;resourceName;operation;permissionType;principal each. Not built.",
+        "ACLs to copy, resourceType;resourceName;operation;permissionType;principal each. Not \
+         built.",
     ))
     .low()
     .not_built(),

@@ -1,7 +1,7 @@
 //! A topic's settings as plain data: its own values over the broker's defaults.
 //!
-//! Owns their validation and their effective values. It never stores them; `mirror.name` is not one
-//! of them, because only the mirroring commands may change it.
+//! Owns their validation and their effective values. It never stores them; `mirror.name` is not
+//! one of them, because only the mirroring commands may change it.
 
 use std::collections::BTreeMap;
 
@@ -139,7 +139,9 @@ impl TopicConfig {
             "index.interval.bytes" => self.index_interval_bytes = size32(value),
             "max.decompressed.message.bytes" => self.max_decompressed_message_bytes = size(value),
             "max.message.bytes" => self.max_message_bytes = size(value),
-            "message.timestamp.after.max.ms" => self.message_timestamp_after_max_ms = number(value),
+            "message.timestamp.after.max.ms" => {
+                self.message_timestamp_after_max_ms = number(value)
+            }
             "message.timestamp.before.max.ms" => {
                 self.message_timestamp_before_max_ms = number(value);
             }
@@ -271,7 +273,9 @@ fn compression_type(name: &str) -> CompressionType {
 }
 
 fn number(value: &Value) -> i64 {
-    let Value::Number(number) = value else { unreachable!("the table says number, not {value:?}") };
+    let Value::Number(number) = value else {
+        unreachable!("the table says number, not {value:?}")
+    };
     *number
 }
 

@@ -1,7 +1,7 @@
 //! The topic settings: all of Kafka 4.4's and the mirror's own.
 //!
-//! Owns their names, types, defaults, ranges and texts. It never reads a value. What mirroring copies
-//! from a source but nothing acts on yet is *stored*: set, shown, and without effect.
+//! Owns their names, types, defaults, ranges and texts. It never reads a value. What mirroring
+//! copies from a source but nothing acts on yet is *stored*: set, shown, and without effect.
 
 use crate::broker_keys::{COMPRESSION_TYPES, TIMESTAMP_TYPES};
 use crate::schema::Kind::{Boolean, Double, Int, List, Long, String};
@@ -14,8 +14,8 @@ pub(crate) const TOPIC: &[Key] = &[
             "cleanup.policy",
             List,
             Some("delete"),
-            "What happens to old segments: delete, compact, or both. Stored; nothing is deleted or \
-             compacted yet.",
+            "What happens to old segments: delete, compact, or both. Stored; nothing is deleted \
+             or compacted yet.",
         )
         .valid(Valid::OneOf(&["compact", "delete"]))
         .stored(),
@@ -252,7 +252,8 @@ pub(crate) const TOPIC: &[Key] = &[
         &["log.remote.copy.lag.bytes"],
     ),
     topic(
-        Key::new("remote.copy.lag.ms", Long, Some("0"), "Tiered storage is not built.").not_built(),
+        Key::new("remote.copy.lag.ms", Long, Some("0"), "Tiered storage is not built.")
+            .not_built(),
         &["log.remote.copy.lag.ms"],
     ),
     Key::new("remote.log.copy.disable", Boolean, Some("false"), "Tiered storage is not built.")
@@ -323,7 +324,8 @@ pub(crate) const TOPIC: &[Key] = &[
             "unclean.leader.election.enable",
             Boolean,
             Some("false"),
-            "Whether a replica that is not in sync may lead when no other can, which loses records.",
+            "Whether a replica that is not in sync may lead when no other can, which loses \
+             records.",
         ),
         &["unclean.leader.election.enable"],
     ),

@@ -1,6 +1,6 @@
-//! The metadata quorum: elections, the replicated log, and the image it builds, behind one handle. The
-//! only part of the workspace that names openraft and sled. Decides nothing about metadata and knows no
-//! address.
+//! The metadata quorum: elections, the replicated log, and the image it builds, behind one handle.
+//! The only part of the workspace that names openraft and sled. Decides nothing about metadata and
+//! knows no address.
 //!
 //! ```text
 //! propose ──► proposer ──► openraft ──► log_storage ──► store (sled thread | in place)
@@ -9,8 +9,9 @@
 //!          (Transport)        └──► state_machine ──► published, image
 //! ```
 //!
-//! Everything but a store on disk runs as tasks on the tokio runtime that called [`Consensus::start`];
-//! when that runtime is shut down, the store closes by itself and its [`StoreGuard`] opens.
+//! Everything but a store on disk runs as tasks on the tokio runtime that called
+//! [`Consensus::start`]; when that runtime is shut down, the store closes by itself and its
+//! [`StoreGuard`] opens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -66,7 +67,8 @@ use type_config::{Raft, RecordBatch, Runtime, TypeConfig};
 
 use crate::{MetadataImage, MetadataRecord};
 
-/// One member of the metadata quorum. A cheap handle; consensus stops when the last one is dropped.
+/// One member of the metadata quorum. A cheap handle; consensus stops when the last one is
+/// dropped.
 #[derive(Clone)]
 pub struct Consensus {
     shared: Arc<Shared>,
@@ -87,8 +89,8 @@ struct Shared {
 }
 
 impl Consensus {
-    /// Opens the store, restores the image, and starts to take part: as what the log says, or waiting
-    /// to be initialised or added.
+    /// Opens the store, restores the image, and starts to take part: as what the log says, or
+    /// waiting to be initialised or added.
     ///
     /// # Errors
     /// [`Error::InUse`] while the previous owner's guard is closed, [`Error::Corrupt`],
@@ -159,8 +161,8 @@ impl Consensus {
         self.shared.node_id
     }
 
-    /// Forms the cluster of `members`, this node among them, and stands for election at once. To be
-    /// called on one node, and only when every member's store is empty.
+    /// Forms the cluster of `members`, this node among them, and stands for election at once. To
+    /// be called on one node, and only when every member's store is empty.
     ///
     /// # Errors
     /// [`Error::AlreadyInitialised`], [`Error::NotAMember`], [`Error::Stopped`].
@@ -184,8 +186,8 @@ impl Consensus {
     }
 
     /// Proposes one batch as one entry. The batch is queued when this returns, behind all earlier
-    /// ones; the future resolves when the entry is applied to this node's image. A leader cut off from
-    /// its quorum answers only once it learns of another leader: set a deadline.
+    /// ones; the future resolves when the entry is applied to this node's image. A leader cut off
+    /// from its quorum answers only once it learns of another leader: set a deadline.
     ///
     /// # Errors
     /// See [`ProposeError`].
@@ -196,8 +198,8 @@ impl Consensus {
         proposer::propose(&self.shared.proposals, RecordBatch::new(records), None)
     }
 
-    /// As [`Consensus::propose`], but refused unless this node still leads in `term`: what was decided
-    /// on an earlier leadership's image must not reach the log of a later one.
+    /// As [`Consensus::propose`], but refused unless this node still leads in `term`: what was
+    /// decided on an earlier leadership's image must not reach the log of a later one.
     ///
     /// # Errors
     /// See [`ProposeError`].
@@ -227,8 +229,8 @@ impl Consensus {
         self.shared.publisher.image_cell()
     }
 
-    /// Every change from now on, after a first [`Published`] that holds all of the image. There is one
-    /// subscriber: an earlier receiver ends.
+    /// Every change from now on, after a first [`Published`] that holds all of the image. There is
+    /// one subscriber: an earlier receiver ends.
     #[must_use]
     pub fn published(&self) -> mpsc::UnboundedReceiver<Published> {
         self.shared.publisher.subscribe()
@@ -240,8 +242,8 @@ impl Consensus {
         Metrics::from_raft(&self.shared.raft.metrics().borrow_watched())
     }
 
-    /// Adds a member that gets the log but has no vote; nothing if it is one. Leader only. Returns when
-    /// the change is committed, not when the member has caught up: see [`Metrics::matched`].
+    /// Adds a member that gets the log but has no vote; nothing if it is one. Leader only. Returns
+    /// when the change is committed, not when the member has caught up: see [`Metrics::matched`].
     ///
     /// # Errors
     /// [`Error::NotLeader`], [`Error::Membership`], [`Error::Stopped`].
@@ -295,8 +297,8 @@ impl Consensus {
         Box::pin(self.shared.server.on_rpc(&request)).await
     }
 
-    /// Opens when the store is closed and the directory may be opened again. Take it at the start: it
-    /// works after a crash too.
+    /// Opens when the store is closed and the directory may be opened again. Take it at the start:
+    /// it works after a crash too.
     #[must_use]
     pub fn guard(&self) -> StoreGuard {
         self.shared.guard.clone()
@@ -311,8 +313,8 @@ impl Consensus {
         self.guard()
     }
 
-    /// Stops as a crash does: nothing that is queued for the store is written any more. Works after
-    /// the runtime was shut down too. Await the guard before opening the directory again.
+    /// Stops as a crash does: nothing that is queued for the store is written any more. Works
+    /// after the runtime was shut down too. Await the guard before opening the directory again.
     pub fn crash(&self) -> StoreGuard {
         self.shared.abort.set();
         self.shared.stop.send_replace(true);

@@ -1,6 +1,6 @@
-//! The one place where bytes are made of, and read into, the values of the metadata store and of the
-//! Raft calls: bincode inside a checked envelope. Works on slices only, allocates no more than the
-//! input justifies, and never accepts a byte too many.
+//! The one place where bytes are made of, and read into, the values of the metadata store and of
+//! the Raft calls: bincode inside a checked envelope. Works on slices only, allocates no more than
+//! the input justifies, and never accepts a byte too many.
 //!
 //! ```text
 //! offset  width  field
@@ -133,7 +133,8 @@ pub enum Error {
 /// Envelopes `value`. `limit` bounds the payload.
 ///
 /// # Errors
-/// [`Error::TooLong`] past `limit` or 2³² − 1 bytes, [`Error::Payload`] if serde refuses the value.
+/// [`Error::TooLong`] past `limit` or 2³² − 1 bytes, [`Error::Payload`] if serde refuses the
+/// value.
 pub fn encode<T: Serialize>(
     kind: Kind,
     version: u16,

@@ -506,7 +506,9 @@ fn check_runtime_free(name: &str, cargo_tree: &str) -> Vec<Fault> {
 
 fn check_crate_manifest(path: &str, text: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
-    if !text.contains("[lints]\nworkspace = true") {
+    // A stand-in for another's crate is not in the workspace and forbids unsafe code by itself.
+    let stand_in = text.contains("\n[workspace]\n") && text.contains("unsafe_code = \"forbid\"");
+    if !text.contains("[lints]\nworkspace = true") && !stand_in {
         faults.push(fault(path, 1, "add `[lints] workspace = true`"));
     }
     if text.contains("[lib]") && !text.contains("doctest = false") {
@@ -653,6 +655,18 @@ fn pure_crates_reach_no_runtime() {
         faults.extend(check_runtime_free(name, &tree));
     }
     assert_tidy(&faults);
+}
+
+fn check_script(path: &str, text: &str) -> Vec<Fault> {
+    if text.starts_with("#!/usr/bin/env bash\n#") && text.contains("\nset -") {
+        return Vec::new();
+    }
+    vec![fault(path, 1, "open with `#!/usr/bin/env bash`, say what it does, and `set -e`")]
+}
+
+#[test]
+fn scripts_say_what_they_do() {
+    assert_tidy(&each(&[".sh", ".ci/run"], check_script));
 }
 
 #[test]
@@ -840,6 +854,10 @@ fn wrong_dependencies_are_found() {
 #[test]
 fn manifests_and_licenses_are_checked() {
     assert_eq!(check_crate_manifest("a/Cargo.toml", "[lib]\nname = \"a\"\n").len(), 2);
+    let stand_in = "[lints.rust]\nunsafe_code = \"forbid\"\n\n[workspace]\n";
+    assert!(check_crate_manifest("a/Cargo.toml", stand_in).is_empty());
+    assert_eq!(check_script("a.sh", "#!/bin/sh\nls\n").len(), 1);
+    assert!(check_script("a.sh", "#!/usr/bin/env bash\n# Lists.\nset -e\n").is_empty());
     assert_eq!(check_clippy_file("a/clippy.toml", "disallowed-methods = []").len(), 1);
     let allowed = allowed_licenses("[licenses]\nallow = [\n  \"MIT\",\n  \"ISC\",\n]\n");
     assert_eq!(allowed, ["MIT", "ISC"]);

@@ -10,10 +10,11 @@ use crate::envelope;
 /// Why consensus could not start, or stopped.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The same directory is open, most likely by an incarnation of this node that is not gone yet.
+    /// The same directory is open, most likely by an incarnation of this node that is not gone
+    /// yet.
     #[error(
-        "the metadata store in {dir} is open already; await the guard of its previous owner, or stop \
-         the other process"
+        "the metadata store in {dir} is open already; await the guard of its previous owner, or \
+         stop the other process"
     )]
     InUse {
         /// The metadata directory.
@@ -21,7 +22,8 @@ pub enum Error {
     },
     /// The store does not open, or holds what nobody wrote.
     #[error(
-        "the metadata store in {dir} is damaged ({reason}); move the directory away and start again, \
+        "the metadata store in {dir} is damaged ({reason}); move the directory away and start \
+         again, \
          the node then joins as a new member — but restore a backup if it was the only controller"
     )]
     Corrupt {
@@ -32,8 +34,8 @@ pub enum Error {
     },
     /// The directory belongs to another member.
     #[error(
-        "the metadata store in {dir} belongs to member {stored}, this node is member {asked}; point \
-         the node at its own directory"
+        "the metadata store in {dir} belongs to member {stored}, this node is member {asked}; \
+         point the node at its own directory"
     )]
     ForeignStore {
         /// The metadata directory.
@@ -102,7 +104,8 @@ pub enum Error {
 /// Why a proposal was not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
-    /// Nothing was appended: this node does not lead, or not in the term the proposal was meant for.
+    /// Nothing was appended: this node does not lead, or not in the term the proposal was meant
+    /// for.
     #[error("this node is not the leader, {leader:?} is")]
     NotLeader {
         /// The leader, if known.

@@ -1,9 +1,10 @@
-//! openraft's log and vote on a metadata store. Owns the entries' form on disk and the tail of the log
-//! kept in memory; never decides what is committed.
+//! openraft's log and vote on a metadata store. Owns the entries' form on disk and the tail of the
+//! log kept in memory; never decides what is committed.
 //!
-//! An append returns at once: the entries are readable from the tail, and openraft is called back when
-//! they are flushed. A vote, a truncation and a purge return when they are flushed. Reads come from the
-//! tail if it goes back far enough, otherwise from the store, behind every write queued before.
+//! An append returns at once: the entries are readable from the tail, and openraft is called back
+//! when they are flushed. A vote, a truncation and a purge return when they are flushed. Reads
+//! come from the tail if it goes back far enough, otherwise from the store, behind every write
+//! queued before.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -26,7 +27,8 @@ use super::store::{Key, MetadataStore, Write};
 use super::type_config::{Entry, LogId, TypeConfig, Vote};
 use crate::envelope::{self, Kind};
 
-/// Bytes of entries kept in memory. Followers that keep up, and the state machine, read only these.
+/// Bytes of entries kept in memory. Followers that keep up, and the state machine, read only
+/// these.
 const TAIL_BYTES_MAX: usize = 2 << 20;
 
 /// Bytes of a small value.
@@ -63,8 +65,8 @@ impl LogStorage {
     /// Reads the log's bounds and the vote, and claims an empty store for `raft_id`.
     ///
     /// # Errors
-    /// [`Error::ForeignStore`] if the store belongs to another member, [`Error::Corrupt`] if a value
-    /// does not decode or the log has a hole, and the store's own errors.
+    /// [`Error::ForeignStore`] if the store belongs to another member, [`Error::Corrupt`] if a
+    /// value does not decode or the log has a hole, and the store's own errors.
     pub(crate) async fn open(
         store: StoreHandle,
         raft_id: RaftId,
@@ -253,8 +255,8 @@ impl RaftLogStorage<TypeConfig> for LogStorage {
 }
 
 impl State {
-    /// Reads the vote and the bounds of the log, and every entry, so that damage shows at the start.
-    /// The inner error is a hole in the log.
+    /// Reads the vote and the bounds of the log, and every entry, so that damage shows at the
+    /// start. The inner error is a hole in the log.
     fn restore(store: &dyn MetadataStore) -> Result<Result<State, String>, Error> {
         let purged: Option<LogId> = decode_value(store, Key::Purged, Kind::LogId)?;
         let mut state = State {

@@ -1,5 +1,5 @@
-//! The calling side: openraft's requests over the caller's [`Transport`], each with a deadline. Never
-//! knows an address.
+//! The calling side: openraft's requests over the caller's [`Transport`], each with a deadline.
+//! Never knows an address.
 
 use std::future::Future;
 use std::pin::pin;

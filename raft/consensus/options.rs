@@ -40,8 +40,8 @@ pub struct ConsensusOptions {
     pub snapshot_after_entries: u64,
     /// Entries that stay in the log after they are in a snapshot, for members that lag a little.
     pub keep_entries: u64,
-    /// Seeds all randomness (election timeouts, tick phases). None takes the system's randomness; a
-    /// simulation sets one, different for each node.
+    /// Seeds all randomness (election timeouts, tick phases). None takes the system's randomness;
+    /// a simulation sets one, different for each node.
     pub seed: Option<u64>,
 }
 
@@ -114,11 +114,11 @@ pub enum Store {
 pub struct Timing {
     /// A leader's interval between heartbeats.
     pub heartbeat: Duration,
-    /// The shortest silence of the leader after which a voter stands for election. Never below half
-    /// of `election_max` plus one heartbeat, to which smaller values are raised.
+    /// The shortest silence of the leader after which a voter stands for election. Never below
+    /// half of `election_max` plus one heartbeat, to which smaller values are raised.
     pub election_min: Duration,
-    /// The longest such silence; above two heartbeats. For the first half of it no vote is granted to
-    /// anybody: that is how long a leader that hears from its quorum is sure to lead.
+    /// The longest such silence; above two heartbeats. For the first half of it no vote is granted
+    /// to anybody: that is how long a leader that hears from its quorum is sure to lead.
     pub election_max: Duration,
     /// How long one call with entries or a piece of a snapshot may take.
     pub call_timeout: Duration,
@@ -136,8 +136,8 @@ impl Timing {
         }
     }
 
-    /// The timing of `server`, near Kafka's election timeout of 1 s: a killed leader is replaced in
-    /// less than 2 s.
+    /// The timing of `server`, near Kafka's election timeout of 1 s: a killed leader is replaced
+    /// in less than 2 s.
     #[must_use]
     pub const fn server() -> Timing {
         Timing {

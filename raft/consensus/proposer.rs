@@ -18,8 +18,8 @@ pub struct LogIndex(pub u64);
 
 type Written = OneshotReceiverOf<TypeConfig, ClientWriteResult<TypeConfig>>;
 
-/// One proposal on its way to openraft. The queue is unbounded: the one actor that decides bounds it
-/// by how many decisions it has in flight.
+/// One proposal on its way to openraft. The queue is unbounded: the one actor that decides bounds
+/// it by how many decisions it has in flight.
 pub(crate) struct Proposal {
     batch: RecordBatch,
     term: Option<u64>,

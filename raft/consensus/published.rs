@@ -1,5 +1,5 @@
-//! What the state machine hands out: the image for readers, every delta for the one subscriber. Owns
-//! the order of the two; never drops a delta.
+//! What the state machine hands out: the image for readers, every delta for the one subscriber.
+//! Owns the order of the two; never drops a delta.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::{MetadataDelta, MetadataImage};
 pub struct Published {
     /// The image after the change.
     pub image: Arc<MetadataImage>,
-    /// What changed since the last `Published` of this receiver. The first one holds all of the image.
+    /// What changed since the last `Published` of this receiver. The first one holds all of the
+    /// image.
     pub delta: MetadataDelta,
     /// The Raft index the image stands at; -1 stands for an image no entry has touched.
     pub index: i64,

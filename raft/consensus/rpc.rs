@@ -15,11 +15,12 @@ use crate::envelope::{self, Kind};
 /// The layout of both enums.
 const VERSION: u16 = 1;
 
-/// One append holds entries up to its bound, or a single larger one; room for the rest of the call.
+/// One append holds entries up to its bound, or a single larger one; room for the rest of the
+/// call.
 const CALL_BYTES_MAX: usize = ENTRY_BYTES_MAX + APPEND_BYTES_MAX + SNAPSHOT_CHUNK_BYTES;
 
-/// A call, with the members it is from and for: a node with an emptied directory is another member,
-/// and must not answer for the old one.
+/// A call, with the members it is from and for: a node with an emptied directory is another
+/// member, and must not answer for the old one.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) from: RaftId,

@@ -1,5 +1,5 @@
-//! The answering side: a Raft call's bytes to openraft and back. Owns the snapshot that is on its way
-//! in; refuses calls that are for another member.
+//! The answering side: a Raft call's bytes to openraft and back. Owns the snapshot that is on its
+//! way in; refuses calls that are for another member.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -89,8 +89,8 @@ enum Step {
     Complete(SnapshotMeta, Bytes),
 }
 
-/// Adds a piece to what is there. A first piece starts anew; a piece that does not continue forgets
-/// everything, and the sender starts again.
+/// Adds a piece to what is there. A first piece starts anew; a piece that does not continue
+/// forgets everything, and the sender starts again.
 fn receive(
     incoming: &mut Option<Incoming>,
     from: RaftId,

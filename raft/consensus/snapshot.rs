@@ -1,8 +1,8 @@
-//! Snapshots of the image: how one becomes a file, and which file is the current one. Never touches
-//! the log.
+//! Snapshots of the image: how one becomes a file, and which file is the current one. Never
+//! touches the log.
 //!
-//! A new file is durable before the store's index names it, and the index is durable before older files
-//! go: whatever a crash leaves, the index names a whole file.
+//! A new file is durable before the store's index names it, and the index is durable before older
+//! files go: whatever a crash leaves, the index names a whole file.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Applies committed batches to the image. The only caller of `replay`; decides nothing. The state is
-//! in memory: after a restart openraft installs the last snapshot and applies the log behind it.
+//! Applies committed batches to the image. The only caller of `replay`; decides nothing. The state
+//! is in memory: after a restart openraft installs the last snapshot and applies the log behind
+//! it.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The seam to the disk: what a member keeps, as keys, entries and snapshot files, in two forms. Holds
-//! bytes only; what they mean is `log_storage`'s and `snapshot`'s business.
+//! The seam to the disk: what a member keeps, as keys, entries and snapshot files, in two forms.
+//! Holds bytes only; what they mean is `log_storage`'s and `snapshot`'s business.
 
 use bytes::Bytes;
 
@@ -51,14 +51,14 @@ pub(crate) enum Write {
 
 /// What a member keeps. One owner; every call may block.
 ///
-/// The changes of one `write` are visible when it returns and durable after the next `flush`. Unflushed
-/// changes are lost from the end: a later one never survives an earlier one.
+/// The changes of one `write` are visible when it returns and durable after the next `flush`.
+/// Unflushed changes are lost from the end: a later one never survives an earlier one.
 pub(crate) trait MetadataStore: Send {
     /// A small value.
     fn get(&self, key: Key) -> Result<Option<Vec<u8>>, Error>;
 
-    /// The entries in `from..to` by index, as many as are there and fit `bytes_max`, but the first one
-    /// always.
+    /// The entries in `from..to` by index, as many as are there and fit `bytes_max`, but the first
+    /// one always.
     fn entries(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<(u64, Vec<u8>)>, Error>;
 
     /// Applies the changes in order.

@@ -1,5 +1,5 @@
-//! How Raft calls reach other members. Owns the seam only: addresses, sockets and the framing under
-//! key 1000 belong to the caller.
+//! How Raft calls reach other members. Owns the seam only: addresses, sockets and the framing
+//! under key 1000 belong to the caller.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,9 +20,9 @@ pub struct TransportError {
     pub reason: String,
 }
 
-/// Carries one call to another node's [`Consensus::on_rpc`](super::Consensus::on_rpc) and its answer
-/// back. Consensus sets the deadline and drops the future when it passes; calls to one node may
-/// overtake each other.
+/// Carries one call to another node's [`Consensus::on_rpc`](super::Consensus::on_rpc) and its
+/// answer back. Consensus sets the deadline and drops the future when it passes; calls to one node
+/// may overtake each other.
 pub trait Transport: Send + Sync + 'static {
     /// Sends `request` and returns the answer's bytes.
     fn call(

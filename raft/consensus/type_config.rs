@@ -14,8 +14,8 @@ use super::raft_id::RaftId;
 use super::state_machine::StateMachine;
 use crate::MetadataRecord;
 
-/// What one Raft entry carries: the records of one decision, applied together or not at all. Shared,
-/// because the log, the replication and the state machine each hold it.
+/// What one Raft entry carries: the records of one decision, applied together or not at all.
+/// Shared, because the log, the replication and the state machine each hold it.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordBatch {
     /// The records, in the order they are replayed.

@@ -1,5 +1,5 @@
-//! Histograms with one bucket for each power of two: 64 counters, no tables. Owns what openraft asks
-//! of the crate whose place this takes; never used by our own code.
+//! Histograms with one bucket for each power of two: 64 counters, no tables. Owns what openraft
+//! asks of the crate whose place this takes; never used by our own code.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -22,6 +22,7 @@ def pytest_configure(config):
     for name, text in PROMISES.items():
         config.addinivalue_line("markers", f"promise_{name}: {text}")
     config.addinivalue_line("markers", "mirroring: needs a Heliograph as the cluster under test")
+    config.addinivalue_line("markers", "quick: runs in scripts/check.sh --quick too")
     harness.compile_java()
 
 

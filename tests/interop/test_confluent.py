@@ -93,6 +93,7 @@ def test_topics_are_created_on_first_use(sut, unique):
     client.close()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_a_group_rebalances_and_resumes_from_its_commit(sut, unique, strategy):
     topic, group = create(sut, unique("groups"), partitions=4), unique("group")
@@ -179,6 +180,7 @@ def test_offsets_by_time_and_watermarks(sut, unique):
         assert list(found.values())[0].result(10).offset == offset
 
 
+@pytest.mark.quick
 def test_admin_calls(sut, unique):
     admin = harness.admin(sut.bootstrap)
     topic = create(sut, unique("admin"), partitions=2, **{"max.message.bytes": "123456"})

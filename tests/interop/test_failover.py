@@ -65,6 +65,7 @@ def assert_failed_over(source, destination, topic, acknowledged, rows):
     assert len(acknowledged) > len(above)
 
 
+@pytest.mark.quick
 @pytest.mark.promise_stop_never_needs_the_source
 @pytest.mark.promise_acknowledged_is_kept
 def test_failover_with_the_source_killed_under_load(pair):

@@ -33,6 +33,7 @@ def closed_or_quiet(connection, wait=0.02):
         pass
 
 
+@pytest.mark.quick
 @pytest.mark.mirroring  # a real Kafka allocates what is announced, and does not survive it
 def test_announced_frames_cost_no_memory(single):
     before = single.memory()
@@ -58,6 +59,7 @@ def test_absurd_lengths(single, length):
     assert_serves(single)
 
 
+@pytest.mark.quick
 def test_random_bytes(single):
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

@@ -32,6 +32,7 @@ def take(client, count):
     return seen
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_produced_records_are_read_back(sut, topic, unique, idempotent):
     producer = KafkaProducer(bootstrap_servers=sut.bootstrap, acks="all", linger_ms=5,

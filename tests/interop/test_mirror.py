@@ -55,6 +55,7 @@ def mirrors(source, destination):
     return cli
 
 
+@pytest.mark.quick
 @pytest.mark.promise_mirrored_is_byte_equal
 def test_records_before_and_while_mirroring(source, destination, mirrors, unique):
     """Section 10, test 4: 50 + 50 records arrive, the second half while mirroring."""
@@ -174,6 +175,7 @@ def test_a_source_whose_log_starts_later(source, destination, mirrors, unique):
     assert [offset for _, offset, _, _ in found] == list(range(40, 100))
 
 
+@pytest.mark.quick
 @pytest.mark.promise_read_only_is_read_only
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_a_mirror_topic_refuses_writes(source, destination, mirrors, unique, idempotent):

@@ -96,6 +96,7 @@ def dump(files, *options):
     return lines
 
 
+@pytest.mark.quick
 def test_dump_tool_reads_our_segments(sut, unique):
     """Segments that roll, with their indexes, in the form that Kafka's own tool accepts."""
     name = unique("dumped")

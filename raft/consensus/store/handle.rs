@@ -1,6 +1,6 @@
 //! Who may call a store: a handle that queues for the store's own thread, or runs in place where
-//! everything must be deterministic. Owns the order of writes, the grouping of flushes, and the moment
-//! the directory may be opened again; never looks into the bytes.
+//! everything must be deterministic. Owns the order of writes, the grouping of flushes, and the
+//! moment the directory may be opened again; never looks into the bytes.
 //!
 //! Writes are executed in the order they were handed in. Writes that queued up behind one another
 //! share one flush. After a failed write or flush nothing is written any more: every later call
@@ -159,8 +159,8 @@ impl StoreHandle {
         Ok((handle, StoreGuard { closed: receiver }, abort))
     }
 
-    /// Writes in order and calls `done` when the writes are durable. Does not wait on a store with a
-    /// thread.
+    /// Writes in order and calls `done` when the writes are durable. Does not wait on a store with
+    /// a thread.
     pub(crate) fn write(&self, writes: Vec<Write>, done: Done) {
         match &*self.access {
             Access::Thread(commands) => {
@@ -199,8 +199,8 @@ impl StoreHandle {
         }));
     }
 
-    /// Runs `act` on the store, after everything handed in before, and returns what it returns. For
-    /// reads, and for changes that must happen together.
+    /// Runs `act` on the store, after everything handed in before, and returns what it returns.
+    /// For reads, and for changes that must happen together.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut dyn MetadataStore) -> Result<T, Error> + Send + 'static,

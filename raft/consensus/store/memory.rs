@@ -1,5 +1,5 @@
-//! A store in memory that knows what it would lose in a crash. Never starts a thread and never waits,
-//! so that a simulation with it repeats.
+//! A store in memory that knows what it would lose in a crash. Never starts a thread and never
+//! waits, so that a simulation with it repeats.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,20 +1,21 @@
-//! A store on disk: sled for the log and the small values, plain files for the snapshots. Blocks, so
-//! it lives on a thread of its own.
+//! A store on disk: sled for the log and the small values, plain files for the snapshots. Blocks,
+//! so it lives on a thread of its own.
 //!
 //! ```text
-//! <dir>/raft/                                sled: tree "entries" (key: index, 8 bytes, and number of
-//!                                            the piece, 4 bytes, big endian), default tree (key: name
-//!                                            of the value)
-//! <dir>/member                               exists once a member was made here: sled opens some damaged
-//!                                            files as empty ones, and a member must not start anew
-//! <dir>/snapshots/<index>-<term>.snapshot    one envelope each
-//! <dir>/snapshots/*.tmp                      left by a crash, removed when the store opens
+//! <dir>/raft/                              sled: tree "entries" (key: index, 8 bytes, and number
+//!                                          of the piece, 4 bytes, big endian), default tree (key:
+//!                                          name of the value)
+//! <dir>/member                             exists once a member was made here: sled opens some
+//!                                          damaged files as empty ones, and a member must not
+//!                                          start anew
+//! <dir>/snapshots/<index>-<term>.snapshot  one envelope each
+//! <dir>/snapshots/*.tmp                    left by a crash, removed when the store opens
 //! ```
 //!
-//! sled's own flush is a sync_file_range, which survives the process but not the power: a flush here is
-//! that and an fdatasync of sled's file. Large pages sled puts into files ("blobs") it never syncs, so
-//! entries are cut into small pieces. A snapshot file is written under another name, synced,
-//! renamed, and its directory synced, before sled learns its name.
+//! sled's own flush is a sync_file_range, which survives the process but not the power: a flush
+//! here is that and an fdatasync of sled's file. Large pages sled puts into files ("blobs") it
+//! never syncs, so entries are cut into small pieces. A snapshot file is written under another
+//! name, synced, renamed, and its directory synced, before sled learns its name.
 
 use std::any::Any;
 use std::fs::{self, File};
@@ -31,8 +32,8 @@ const CACHE_BYTES: u64 = 1 << 20;
 
 const MARKER: &str = "member";
 
-/// Bytes of an entry under one key. sled writes up to about 20 neighbouring keys as one page, and a page
-/// above 128 KiB, a quarter of a segment, as a blob.
+/// Bytes of an entry under one key. sled writes up to about 20 neighbouring keys as one page, and
+/// a page above 128 KiB, a quarter of a segment, as a blob.
 const PIECE_BYTES: usize = 4 << 10;
 
 /// Bytes of an entry's key.
@@ -53,8 +54,8 @@ impl SledStore {
     /// Opens or creates the store in `dir`.
     ///
     /// # Errors
-    /// [`Error::InUse`], [`Error::Corrupt`] or [`Error::Io`]; sled's panics on damaged files become
-    /// [`Error::Corrupt`] too.
+    /// [`Error::InUse`], [`Error::Corrupt`] or [`Error::Io`]; sled's panics on damaged files
+    /// become [`Error::Corrupt`] too.
     pub(crate) fn open(dir: &Path, sync: bool) -> Result<SledStore, Error> {
         let snapshots = dir.join("snapshots");
         fs::create_dir_all(&snapshots).map_err(|e| io_error(dir, "making the directory", &e))?;
@@ -149,8 +150,8 @@ impl MetadataStore for SledStore {
         Ok(entries)
     }
 
-    /// The small values first, then all entries in one atomic batch: a purge's new start of the log
-    /// is in sled's log before the entries go.
+    /// The small values first, then all entries in one atomic batch: a purge's new start of the
+    /// log is in sled's log before the entries go.
     fn write(&mut self, writes: Vec<Write>) -> Result<(), Error> {
         self.guarded(|| {
             let mut batch = ::sled::Batch::default();
