@@ -112,3 +112,52 @@ impl Random {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::records::tests::registration;
+
+    fn cluster(unfenced: i32, fenced: i32) -> ClusterImage {
+        let mut cluster = ClusterImage::default();
+        for id in 0..unfenced + fenced {
+            let (id, fenced) = (NodeId(id), id >= unfenced);
+            let broker = crate::records::BrokerRegistration { id, fenced, ..registration() };
+            cluster.brokers.insert(id, Arc::new(broker));
+        }
+        cluster
+    }
+
+    proptest! {
+        /// Replicas are distinct, fenced brokers come last and only where they must, and
+        /// leaderships differ by one at most.
+        #[test]
+        fn replicas_are_spread_evenly(
+            unfenced in 1i32..6, fenced in 0i32..3, rf in 1i16..9, seed: u64
+        ) {
+            let cluster = cluster(unfenced, fenced);
+            let mut placement = Placement::new(&cluster, seed).unwrap();
+            if i32::from(rf) > unfenced + fenced {
+                prop_assert!(placement.place(rf).is_err());
+                return Ok(());
+            }
+            let mut led: BTreeMap<NodeId, i32> = BTreeMap::new();
+            for _ in 0..unfenced * 3 + 1 {
+                let replicas = placement.place(rf).unwrap();
+                let distinct: BTreeSet<&NodeId> = replicas.iter().collect();
+                prop_assert_eq!(distinct.len(), replicas.len());
+                let first_fenced = replicas.iter().position(|id| id.0 >= unfenced);
+                let expected = usize::try_from(unfenced).unwrap();
+                prop_assert!(first_fenced.is_none_or(|at| at == expected));
+                *led.entry(replicas[0]).or_default() += 1;
+            }
+            let (least, most) = (led.values().min().unwrap(), led.values().max().unwrap());
+            prop_assert!(most - least <= 1, "{:?}", led);
+        }
+    }
+}

@@ -52,3 +52,27 @@ impl WorkingImage {
         self.in_flight
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::bootstrap_records;
+
+    #[test]
+    fn proposals_show_before_they_are_committed_and_go_with_the_working_image() {
+        let applied = MetadataImage::default();
+        let mut working = WorkingImage::new(applied.clone());
+        working.propose(&bootstrap_records("c")).unwrap();
+        assert_eq!(working.image().cluster.id(), Some("c"));
+        assert_eq!(working.in_flight(), 1);
+        assert_eq!(applied.cluster.id(), None, "what is applied stays as it was");
+        working.committed();
+        assert_eq!(working.in_flight(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "without a proposal in flight")]
+    fn a_commit_too_many_is_a_bug() {
+        WorkingImage::new(MetadataImage::default()).committed();
+    }
+}

@@ -82,7 +82,7 @@ pub(crate) fn one_of_each() -> Vec<MetadataRecord> {
     ]
 }
 
-fn registration() -> BrokerRegistration {
+pub(crate) fn registration() -> BrokerRegistration {
     BrokerRegistration {
         id: NodeId(1),
         directory_id: DirectoryId(Uuid::from_u128(11)),
