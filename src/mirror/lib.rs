@@ -6,6 +6,8 @@
 
 pub mod describe;
 pub mod epochs;
+#[cfg(test)]
+mod golden;
 pub mod keys;
 pub mod machine;
 pub mod names;

@@ -36,6 +36,10 @@ mod leading;
 mod mirroring;
 mod pausing;
 mod preparing;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod scripted;
 mod stopping;
 
 use protocol::ids::{LeaderEpoch, TimestampMs};
@@ -311,6 +315,12 @@ impl PartitionMirror {
             | PartitionMirror::Stopping { held, .. }
             | PartitionMirror::Failed { held, .. } => Some(&held.row),
         }
+    }
+
+    /// The row on its way to the coordinator, if one is.
+    #[must_use]
+    pub fn in_flight(&self) -> Option<&StoredState> {
+        if let PartitionMirror::Writing(writing) = self { Some(&writing.row) } else { None }
     }
 
     /// What the machine is doing, in a word, for messages.

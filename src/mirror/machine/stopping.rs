@@ -102,9 +102,7 @@ pub(super) fn on_stop(
             run(held, StoppingStep::AwaitingHighWatermark, 0, now)
         }
         (StoppingStep::AwaitingHighWatermark, StopEvent::HighWatermarkReached(log)) => {
-            let (state, mut effects) = note_stop_point(held, log, now);
-            effects.insert(0, MirrorEffect::CancelTimer);
-            (state, effects)
+            note_stop_point(held, log, now)
         }
         (StoppingStep::Aborting, StopEvent::AbortsAppended) => {
             run(held, StoppingStep::SearchingReset, 0, now)
@@ -133,18 +131,19 @@ pub(super) fn on_stop(
 /// A stored pair is kept only if this log holds a later epoch's batch, one of the stop itself; a
 /// log without one ends with what was mirrored, and both are computed from it.
 fn note_stop_point(held: Box<Held>, log: LogFacts, now: TimestampMs) -> Outcome {
-    if held.row.stop_point_is_final() && log.newest_epoch > held.row.last_mirror_epoch {
-        return run(held, StoppingStep::Bumping, 0, now);
-    }
     let row = StoredState {
         previous: MirrorState::Stopping,
+        reason: None,
         last_mirror_epoch: log.newest_epoch,
         last_mirrored_offset: Offset(log.end.0 - 1),
         aborted_producers: log.open_transactions,
         ..held.row.clone()
     };
-    if row == held.row {
-        return run(held, StoppingStep::Bumping, 0, now);
+    let is_kept = held.row.stop_point_is_final() && log.newest_epoch > held.row.last_mirror_epoch;
+    if is_kept || row == held.row {
+        let (state, mut effects) = run(held, StoppingStep::Bumping, 0, now);
+        effects.insert(0, MirrorEffect::CancelTimer);
+        return (state, effects);
     }
     write(held, row, Then::Stop(StoppingStep::Bumping))
 }
