@@ -23,7 +23,8 @@ mod topic;
 mod topic_keys;
 
 pub use broker::{
-    BrokerConfig, ChangeScope, Roles, Voter, describe_broker, validate_broker_change,
+    BrokerConfig, ChangeScope, FetchConfig, GroupConfig, MirrorBrokerConfig, NetworkConfig, Roles,
+    Voter, describe_broker, validate_broker_change,
 };
 pub use describe::{Described, Source, Synonym};
 pub use error::{Error, Fault};

@@ -1,0 +1,205 @@
+//! The server side of a connection. Two tasks: one reads frames and starts what must keep its
+//! order (Produce), the other answers in the order of the requests. It knows no API by itself.
+
+pub mod context;
+pub mod dispatch;
+pub mod fetch;
+pub mod fetch_sessions;
+pub mod produce;
+pub mod quorum;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use net::{Frame, FrameReader, Grant};
+use protocol::Reader;
+use protocol::api::{ApiKey, Request, RequestHeader, Response};
+use protocol::fetch_response::fetch_response_chunks;
+use protocol::frame::response_frame;
+use protocol::ids::NodeId;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::CONNECTION_REQUESTS_MAX;
+use crate::directory::Directory;
+use context::{ListenerKind, RequestContext};
+use dispatch::{Answer, Begun};
+
+/// Why a connection ends other than by the client's wish.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket or the framing.
+    #[error(transparent)]
+    Net(#[from] net::Error),
+    /// Bytes that are no request of the version they claim.
+    #[error("API key {key} version {version}: {error}")]
+    Malformed {
+        /// The claimed key.
+        key: i16,
+        /// The claimed version.
+        version: i16,
+        /// What is wrong.
+        error: protocol::Error,
+    },
+    /// A header that cannot be read.
+    #[error("request header: {0}")]
+    Header(protocol::Error),
+    /// A key or version that is not served here.
+    #[error("API key {key} version {version} is not served on this listener")]
+    NotServed {
+        /// The asked key.
+        key: i16,
+        /// The asked version.
+        version: i16,
+    },
+    /// An answer that cannot be written in the request's version.
+    #[error("answering {key:?} version {version}: {error}")]
+    Unanswerable {
+        /// The API.
+        key: ApiKey,
+        /// The request's version.
+        version: i16,
+        /// The codec's error.
+        error: protocol::Error,
+    },
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub struct Connection<S> {
+    /// The node.
+    pub directory: Arc<Directory>,
+    /// The listener it came in on.
+    pub listener: ListenerKind,
+    /// The socket.
+    pub stream: S,
+    /// The other side, for the log.
+    pub peer: SocketAddr,
+    /// Ends the connection.
+    pub closed: CancellationToken,
+}
+
+/// A request under way, in its place in the order of answers.
+struct InFlight {
+    key: ApiKey,
+    version: i16,
+    correlation_id: i32,
+    begun: Begun,
+    /// The frame's share of the node's memory, held until the answer is written.
+    _grant: Grant,
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection<S> {
+    /// Serves the connection until one side ends it. A fault ends this connection and no other.
+    pub async fn run(self) {
+        let Connection { directory, listener, stream, peer, closed } = self;
+        let (reading, writing) = tokio::io::split(stream);
+        let (queue, answers) = mpsc::channel(CONNECTION_REQUESTS_MAX);
+        let context = RequestContext::of_client(Arc::clone(&directory), listener);
+        let budget = directory.request_budget.clone();
+        let frame_bytes_max = directory.config.network.request_max_bytes;
+        let frames = FrameReader::new(reading, frame_bytes_max, budget);
+        let serve = async {
+            tokio::select! {
+                read = read_requests(frames, context, queue) => read,
+                written = write_answers(writing, answers) => written,
+            }
+        };
+        let ended = tokio::select! {
+            ended = serve => ended,
+            () = closed.cancelled() => Ok(()),
+            () = directory.stopped.cancelled() => Ok(()),
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%peer, %error, "connection closed");
+        }
+    }
+}
+
+/// Reads until the client closes. Then it stays, so that answers under way are still written.
+async fn read_requests<R: AsyncRead + Unpin>(
+    mut frames: FrameReader<R>,
+    context: RequestContext,
+    queue: mpsc::Sender<InFlight>,
+) -> Result<(), Error> {
+    while let Some(frame) = frames.next().await? {
+        let place = match queue.reserve().await {
+            Ok(place) => place,
+            Err(_writer_gone) => return Ok(()),
+        };
+        place.send(begin(frame, &context).await?);
+    }
+    drop(queue);
+    std::future::pending().await
+}
+
+async fn begin(frame: Frame, context: &RequestContext) -> Result<InFlight, Error> {
+    let Frame { bytes, grant } = frame;
+    let mut reader = Reader::new(bytes);
+    let header = RequestHeader::decode(&mut reader).map_err(Error::Header)?;
+    let RequestHeader { api_key: key, api_version: version, correlation_id, client_id } = header;
+    let not_served = Error::NotServed { key, version };
+    let api = ApiKey::from_i16(key).filter(|api| context.serves(*api)).ok_or(not_served)?;
+    if api == ApiKey::ApiVersions && !api.versions().contains(&version) {
+        // Asked in a version to come: answered in version 0, so that the client can step down.
+        let begun = Begun::Done(dispatch::unsupported_api_versions());
+        return Ok(InFlight { key: api, version: 0, correlation_id, begun, _grant: grant });
+    }
+    if !api.versions().contains(&version) {
+        return Err(Error::NotServed { key, version });
+    }
+    let context = context.with_request(version, client_id);
+    let begun = match Request::decode(api, version, &mut reader) {
+        Ok(request) => dispatch::begin(context, request).await,
+        Err(protocol::Error::UnregisterController) => {
+            return Err(Error::NotServed { key, version });
+        }
+        Err(error) => return Err(Error::Malformed { key, version, error }),
+    };
+    Ok(InFlight { key: api, version, correlation_id, begun, _grant: grant })
+}
+
+/// Answers in the order of the requests.
+async fn write_answers<W: AsyncWrite + Unpin>(
+    mut writing: W,
+    mut answers: mpsc::Receiver<InFlight>,
+) -> Result<(), Error> {
+    while let Some(InFlight { key, version, correlation_id, begun, _grant }) = answers.recv().await
+    {
+        let answer = begun.finish().await;
+        let mut chunks = match answer {
+            Answer::Response(response) => encode(&response, version, correlation_id)
+                .map_err(|error| Error::Unanswerable { key, version, error })?,
+            Answer::Nothing => continue,
+            Answer::Close => return Ok(()),
+        };
+        net::write_chunks(&mut writing, &mut chunks).await.map_err(net::Error::Io)?;
+    }
+    Ok(())
+}
+
+fn encode(
+    response: &Response,
+    version: i16,
+    correlation_id: i32,
+) -> Result<Vec<Bytes>, protocol::Error> {
+    match response {
+        Response::Fetch(fetch) => fetch_response_chunks(fetch, version, correlation_id),
+        other => response_frame(other, version, correlation_id).map(|frame| vec![frame]),
+    }
+}
+
+/// Serves a request of another node of the cluster over a local link: as a request of the newest
+/// version, without a byte.
+pub async fn serve_peer(directory: Arc<Directory>, from: NodeId, request: Request) -> Response {
+    let version = *request.api_key().versions().end();
+    let context = RequestContext::of_peer(directory, from, version);
+    let begun = dispatch::begin(context, request).await;
+    match begun.finish().await {
+        Answer::Response(response) => response,
+        // A peer asks for an answer to everything it sends.
+        Answer::Nothing | Answer::Close => std::future::pending().await,
+    }
+}

@@ -1,0 +1,107 @@
+//! What a handler knows about who asks. It grants nothing by itself.
+
+use std::sync::Arc;
+
+use protocol::api::ApiKey;
+use protocol::ids::NodeId;
+
+use crate::directory::Directory;
+
+/// What a listener is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListenerKind {
+    /// Clients only.
+    Client,
+    /// Clients and the brokers of the cluster, as in Kafka.
+    InterBroker,
+    /// Raft and the controller: private keys, never advertised to clients.
+    Controller,
+}
+
+/// Who asks, and how.
+#[derive(Debug, Clone)]
+pub struct RequestContext {
+    /// The node that serves.
+    pub directory: Arc<Directory>,
+    /// The listener the request came in on.
+    pub listener: ListenerKind,
+    /// The version of the request, which the answer has too.
+    pub version: i16,
+    /// The client's name for itself.
+    pub client_id: Option<String>,
+    /// The peer node, over a local link.
+    pub peer: Option<NodeId>,
+    /// Who the client is; everybody is anonymous until there is authentication.
+    pub principal: Arc<str>,
+}
+
+/// Keys that only the brokers of the cluster may use (CLUSTER_ACTION once there is an authorizer).
+const INTER_BROKER: [ApiKey; 4] = [
+    ApiKey::AlterPartition,
+    ApiKey::ReadMirrorStates,
+    ApiKey::WriteMirrorStates,
+    ApiKey::WriteTxnMarkers,
+];
+
+/// Keys that the controller listener serves beside the private ones.
+const CONTROLLER: [ApiKey; 6] = [
+    ApiKey::ApiVersions,
+    ApiKey::AlterPartition,
+    ApiKey::BrokerRegistration,
+    ApiKey::BrokerHeartbeat,
+    ApiKey::AllocateProducerIds,
+    ApiKey::BumpLeaderEpochs,
+];
+
+/// Keys that only the controller listener serves.
+const CONTROLLER_ONLY: [ApiKey; 3] =
+    [ApiKey::BrokerRegistration, ApiKey::BrokerHeartbeat, ApiKey::AllocateProducerIds];
+
+impl RequestContext {
+    /// A connection's context before its first request.
+    pub fn of_client(directory: Arc<Directory>, listener: ListenerKind) -> RequestContext {
+        RequestContext {
+            directory,
+            listener,
+            version: 0,
+            client_id: None,
+            peer: None,
+            principal: Arc::from("User:ANONYMOUS"),
+        }
+    }
+
+    /// A request of another node over a local link.
+    pub fn of_peer(directory: Arc<Directory>, peer: NodeId, version: i16) -> RequestContext {
+        RequestContext {
+            directory,
+            listener: ListenerKind::Controller,
+            version,
+            client_id: None,
+            peer: Some(peer),
+            principal: Arc::from("User:ANONYMOUS"),
+        }
+    }
+
+    /// The same connection's next request.
+    pub fn with_request(&self, version: i16, client_id: Option<String>) -> RequestContext {
+        RequestContext { version, client_id, ..self.clone() }
+    }
+
+    /// Whether the listener serves this key.
+    pub fn serves(&self, key: ApiKey) -> bool {
+        match self.listener {
+            ListenerKind::Controller => key.is_private() || CONTROLLER.contains(&key),
+            ListenerKind::InterBroker => !key.is_private() && !CONTROLLER_ONLY.contains(&key),
+            ListenerKind::Client => {
+                !key.is_private()
+                    && !CONTROLLER_ONLY.contains(&key)
+                    && !INTER_BROKER.contains(&key)
+            }
+        }
+    }
+
+    /// Whether the request may act as a broker: a peer, or the inter-broker listener.
+    pub fn is_broker(&self) -> bool {
+        self.peer.is_some() || self.listener != ListenerKind::Client
+    }
+}

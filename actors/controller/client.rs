@@ -1,0 +1,115 @@
+//! Finds the leader of the quorum and asks it, again and again until a deadline. It decides
+//! nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use protocol::Reader;
+use protocol::api::{Request, Response};
+use protocol::error_code::ErrorCode;
+use protocol::messages::ForwardRequest;
+use protocol::messages::forward_request::TopicConfigs;
+use tokio::time::Instant;
+
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::peers::Plane;
+
+/// Pause before the leader is looked for again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How long a forwarded request may look for a leader and wait for its commit.
+pub const FORWARD_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Sends `request` to the leader of the quorum.
+///
+/// # Errors
+/// No leader answered within `deadline`.
+pub async fn call(
+    directory: &Arc<Directory>,
+    request: Request,
+    deadline: Duration,
+) -> Result<Response, Error> {
+    let end = Instant::now() + deadline;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || directory.stopped.is_cancelled() {
+            return Err(Error::NoAnswer { what: "the controller" });
+        }
+        let leader = directory
+            .controller()
+            .ok()
+            .and_then(|controller| controller.consensus().leadership().borrow().leader);
+        if let Some(leader) = leader {
+            let link = directory.peers.link(leader, Plane::Control);
+            match link.call(request.clone(), left).await {
+                Ok(response) if code_of(&response) == ErrorCode::NotController => {}
+                Ok(response) => return Ok(response),
+                Err(error) => tracing::debug!(%leader, %error, "the controller did not answer"),
+            }
+        }
+        tokio::time::sleep(RETRY.min(left)).await;
+    }
+}
+
+/// What a broker adds to a client's request when it hands it on.
+#[derive(Debug, Clone, Default)]
+pub struct Forwarding {
+    /// Who asks.
+    pub principal: Option<String>,
+    /// The broker asks for a mirror of its own.
+    pub for_mirror: bool,
+    /// Explicit settings of topics on a mirror's source.
+    pub topic_configs: Vec<TopicConfigs>,
+}
+
+/// Hands a request on to the leader of the quorum, which answers it as if it had come there.
+///
+/// # Errors
+/// No leader answered in time, or the leader could not read the request.
+pub async fn forward(
+    directory: &Arc<Directory>,
+    forwarding: Forwarding,
+    request: &Request,
+) -> Result<Response, Error> {
+    let key = request.api_key();
+    let version = *key.versions().end();
+    let mut body = BytesMut::new();
+    let broken =
+        |error: protocol::Error| Error::refused_with(ErrorCode::InvalidRequest, error.to_string());
+    request.encode(version, &mut body).map_err(broken)?;
+    let forward = ForwardRequest {
+        principal: forwarding.principal,
+        api_key: key.as_i16(),
+        api_version: version,
+        body: body.freeze(),
+        for_mirror: forwarding.for_mirror,
+        topic_configs: forwarding.topic_configs,
+    };
+    let response = match call(directory, Request::from(forward), FORWARD_DEADLINE).await? {
+        Response::Forward(response) => response,
+        other => return Err(crate::peers::unexpected(&other)),
+    };
+    let code = ErrorCode::from_code(response.error_code);
+    if code != ErrorCode::None {
+        return Err(Error::refused(code));
+    }
+    Response::decode(key, version, &mut Reader::new(response.body)).map_err(broken)
+}
+
+/// The code of a whole response, for the APIs that the controller answers.
+fn code_of(response: &Response) -> ErrorCode {
+    let code = match response {
+        Response::AlterPartition(response) => response.error_code,
+        Response::BrokerRegistration(response) => response.error_code,
+        Response::BrokerHeartbeat(response) => response.error_code,
+        Response::AllocateProducerIds(response) => response.error_code,
+        Response::BumpLeaderEpochs(response) => response.error_code,
+        Response::Forward(response) => response.error_code,
+        Response::RecordMirrorStops(response) => response.error_code,
+        Response::RecordSourceClusterId(response) => response.error_code,
+        _ => 0,
+    };
+    ErrorCode::from_code(code)
+}

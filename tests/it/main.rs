@@ -1,0 +1,3 @@
+//! Integration tests: whole clusters, real sockets, temporary folders.
+
+mod cluster;
