@@ -1,9 +1,9 @@
 //! Settings: Kafka's names, types, defaults and ranges; raw text → validated → plain data, once.
 //!
-//! Owns the tables of broker, topic and mirror settings, their validation, and what DescribeConfigs
-//! says of them. It never reads a file, a clock or a global: text comes in, plain data goes out.
-//! Unknown keys are refused, a setting whose function is not built is refused, and all faults of one
-//! set of settings are reported together.
+//! Owns the tables of broker, topic and mirror settings, their validation, and what
+//! DescribeConfigs says of them. It never reads a file, a clock or a global: text comes in, plain
+//! data goes out. Unknown keys are refused, a setting whose function is not built is refused, and
+//! all faults of one set of settings are reported together.
 
 pub mod schema;
 

@@ -17,7 +17,8 @@ pub(crate) fn check(file: &str, actual: &str) {
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         expected == actual,
-        "{} differs; read the difference, then run with UPDATE_GOLDEN=1\n--- expected\n{expected}\n--- actual\n{actual}",
+        "{} differs; read the difference, then run with UPDATE_GOLDEN=1\n\
+         --- expected\n{expected}\n--- actual\n{actual}",
         path.display()
     );
 }

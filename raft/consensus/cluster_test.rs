@@ -1,4 +1,5 @@
-//! What a quorum promises, on both stores: elections, commits, restarts, snapshots, deposed leaders.
+//! What a quorum promises, on both stores: elections, commits, restarts, snapshots, deposed
+//! leaders.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

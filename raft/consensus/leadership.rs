@@ -18,12 +18,13 @@ pub struct Leadership {
     pub leader: Option<NodeId>,
     /// The Raft term, from 1 once there was an election.
     pub term: u64,
-    /// Whether this node leads in `term` and hears from its quorum. A leader cut off from it does not
-    /// learn of its successor; it gives up here after the longest election timeout, as Kafka's does.
+    /// Whether this node leads in `term` and hears from its quorum. A leader cut off from it does
+    /// not learn of its successor; it gives up here after the longest election timeout, as Kafka's
+    /// does.
     pub am_leader: bool,
     /// Whether this node leads and has applied the first entry of its own term, so that its image
-    /// holds everything committed before: only then may it decide. After the quorum was lost and came
-    /// back, it is true again when all of the log is applied.
+    /// holds everything committed before: only then may it decide. After the quorum was lost and
+    /// came back, it is true again when all of the log is applied.
     pub ready: bool,
     /// Set for good once consensus has stopped: shut down, crashed, or the store failed.
     pub stopped: Option<String>,
@@ -78,8 +79,8 @@ impl Quorum {
     }
 }
 
-/// Keeps `sender` current until consensus stops. Watchers see only changes. Shuts openraft down when
-/// `stop` changes or its sender is gone. `patience` is the longest election timeout.
+/// Keeps `sender` current until consensus stops. Watchers see only changes. Shuts openraft down
+/// when `stop` changes or its sender is gone. `patience` is the longest election timeout.
 pub(crate) async fn follow(
     raft: Raft,
     sender: watch::Sender<Leadership>,

@@ -34,7 +34,7 @@ rootLogger.appenderRef.console.ref = console
 
 
 def eventually(check, timeout=30.0, what="the condition", interval=0.05):
-    """Calls `check` until it returns something true; an exception or a false value means not yet."""
+    """Calls `check` until it returns something true; false or an exception means not yet."""
     deadline = time.monotonic() + timeout
     last = None
     while True:
@@ -92,7 +92,8 @@ def java(*arguments, stdin=None, timeout=90, check=True):
     done = subprocess.run(java_command(*arguments), input=stdin, text=True,
                           capture_output=True, timeout=timeout)
     if check and done.returncode != 0:
-        raise AssertionError(f"{arguments[0]} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+        output = f"{done.stdout}\n{done.stderr}"
+        raise AssertionError(f"{arguments[0]} exited {done.returncode}\n{output}")
     return done.stdout if check else done
 
 
@@ -360,7 +361,8 @@ class Heliograph:
             if self.ready:
                 return self
             if time.monotonic() > deadline:
-                raise AssertionError(f"heliograph not ready in {timeout} s:\n{self.process.tail()}")
+                tail = self.process.tail()
+                raise AssertionError(f"heliograph not ready in {timeout} s:\n{tail}")
             time.sleep(0.01)
 
     def kill(self):

@@ -1,4 +1,4 @@
-"""`heliograph dev`: what it prints and writes, how it ends, and what it refuses in one sentence."""
+"""`heliograph dev`: what it prints and writes, how it ends, what it refuses in one sentence."""
 
 import json
 import os

@@ -7,7 +7,7 @@ import load
 import pytest
 import segments
 from confluent_kafka import Producer
-from test_mirror import assert_copies_equal, create_topic, produce
+from test_mirror import assert_copies_equal, create_topic, produce, wait_equal
 
 pytestmark = pytest.mark.mirroring
 
@@ -150,8 +150,7 @@ def test_destination_killed_again_and_again_while_mirroring(pair):
         cli.wait_state("standby", topic, "MIRRORING", partitions=PARTITIONS)
         acknowledged = steady.stop()
     cli.wait_state("standby", topic, "MIRRORING", partitions=PARTITIONS, lag=0)
-    harness.eventually(
-        lambda: assert_copies_equal(source, destination, topic, PARTITIONS) is None, 30, "equality")
+    wait_equal(source, destination, topic, PARTITIONS)
     records = load.read_all(destination.bootstrap, topic, PARTITIONS)
     load.assert_kept(acknowledged, records, topic)
 

@@ -1,4 +1,4 @@
-"""Bytes no client would send: one connection is lost at most, memory is bounded, nothing panics."""
+"""Bytes no client would send: at most one connection is lost, memory is bounded, no panic."""
 
 import random
 import socket

@@ -1,4 +1,4 @@
-"""kafka-python against the cluster under test: a client with its own codec and version guessing."""
+"""kafka-python against the cluster under test: a client with a codec of its own."""
 
 import harness
 import pytest

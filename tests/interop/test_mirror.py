@@ -160,7 +160,7 @@ def test_large_batches_pass_the_destinations_limits(source, destination, mirrors
 
 
 def test_a_source_whose_log_starts_later(source, destination, mirrors, unique):
-    """Records deleted before the first copy leave no gap: the copy starts where the source does."""
+    """Records deleted before the first copy are no gap: it starts where the source does."""
     topic = create_topic(source, unique("started-late"), 1)
     produce(source, topic, 100)
     records = harness.ROOT / ".kafka" / f"{topic}.json"

@@ -35,7 +35,8 @@ def assert_equal(source, destination, topic, partitions):
 
 
 def wait_equal(source, destination, topic, partitions):
-    harness.eventually(lambda: assert_equal(source, destination, topic, partitions), 30, "equality")
+    harness.eventually(lambda: assert_equal(source, destination, topic, partitions), 30,
+                       f"equal copies of {topic}")
 
 
 @pytest.mark.promise_mirrored_is_byte_equal

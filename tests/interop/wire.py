@@ -183,7 +183,7 @@ class FetchSession:
         self.epoch = 0
 
     def fetch(self, partitions, wait_ms=100):
-        """Fetches `{topic: [(partition, offset), …]}`; returns the answer's size and partitions."""
+        """Fetches {topic: [(partition, offset), …]}; returns the size and the partitions."""
         def part(index, offset):
             return struct.pack(">iiqiqi", index, -1, offset, -1, -1, 1 << 20) + TAGS
         topics = [compact_string(topic) + compact_array([part(*p) for p in parts]) + TAGS

@@ -88,7 +88,8 @@ public final class AdminRound {
     private void cluster() throws Exception {
         int nodes = admin.describeCluster().nodes().get().size();
         check(nodes >= replication, "describeCluster lists " + nodes + " nodes");
-        check(admin.describeCluster().clusterId().get().length() == 22, "cluster id has 22 letters");
+        String id = admin.describeCluster().clusterId().get();
+        check(id.length() == 22, "cluster id has 22 letters");
         check(admin.describeCluster().controller().get() != null, "a controller is named");
         var features = admin.describeFeatures().featureMetadata().get();
         check(features.finalizedFeatures().containsKey("metadata.version"), "features are listed");
@@ -201,6 +202,7 @@ public final class AdminRound {
 
     private void deletion() throws Exception {
         admin.deleteTopics(List.of(topic)).all().get();
-        eventually("a deleted topic is gone", () -> !admin.listTopics().names().get().contains(topic));
+        eventually("a deleted topic is gone",
+                () -> !admin.listTopics().names().get().contains(topic));
     }
 }

@@ -1,5 +1,5 @@
-// One round of the Java producer and consumer in one JVM: idempotent produce with each compression,
-// a group of two members that rebalances, commits, offsets by time, and reading from the end.
+// One round of the Java producer and consumer in one JVM: idempotent produce with each
+// compression, a group of two members that rebalances, commits, offsets by time, and reading from the end.
 // Prints a line for each step that held; exits 1 with a stack trace at the first that did not.
 
 import java.time.Duration;
@@ -170,10 +170,12 @@ public final class ClientRound {
             long middle = records.get(records.size() / 2).timestamp();
             long expected = records.stream().filter(r -> r.timestamp() >= middle)
                     .mapToLong(ConsumerRecord::offset).min().getAsLong();
-            long found = consumer.offsetsForTimes(Map.of(partition, middle)).get(partition).offset();
+            var answer = consumer.offsetsForTimes(Map.of(partition, middle));
+            long found = answer.get(partition).offset();
             check(found == expected, "offsetsForTimes finds the first record of that time");
             consumer.seek(partition, end - 1);
-            check(consumer.poll(Duration.ofSeconds(5)).count() == 1, "the last record is one record");
+            int last = consumer.poll(Duration.ofSeconds(5)).count();
+            check(last == 1, "the last record is one record");
         }
     }
 }
