@@ -6,6 +6,7 @@ pub mod dispatch;
 pub mod fetch;
 pub mod fetch_sessions;
 pub mod produce;
+pub mod producer_ids;
 pub mod quorum;
 
 use std::net::SocketAddr;
@@ -73,6 +74,8 @@ pub struct Connection<S> {
     pub directory: Arc<Directory>,
     /// The listener it came in on.
     pub listener: ListenerKind,
+    /// That listener's name.
+    pub listener_name: Arc<str>,
     /// The socket.
     pub stream: S,
     /// The other side, for the log.
@@ -94,10 +97,10 @@ struct InFlight {
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection<S> {
     /// Serves the connection until one side ends it. A fault ends this connection and no other.
     pub async fn run(self) {
-        let Connection { directory, listener, stream, peer, closed } = self;
+        let Connection { directory, listener, listener_name, stream, peer, closed } = self;
         let (reading, writing) = tokio::io::split(stream);
         let (queue, answers) = mpsc::channel(CONNECTION_REQUESTS_MAX);
-        let context = RequestContext::of_client(Arc::clone(&directory), listener);
+        let context = RequestContext::of_client(Arc::clone(&directory), listener, listener_name);
         let budget = directory.request_budget.clone();
         let frame_bytes_max = directory.config.network.request_max_bytes;
         let frames = FrameReader::new(reading, frame_bytes_max, budget);

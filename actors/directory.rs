@@ -23,8 +23,10 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::AppendBudget;
 use crate::clock::Clock;
 use crate::connection::fetch_sessions::FetchSessions;
+use crate::connection::producer_ids::ProducerIds;
 use crate::controller::ControllerHandle;
 use crate::coordinators::{CoordinatorsHandle, ShardHandle, ShardId};
+use crate::edge::sockets::Sockets;
 use crate::entropy::Entropy;
 use crate::error::Error;
 use crate::mirrors::{MirrorHandle, MirrorsHandle};
@@ -33,6 +35,7 @@ use crate::peers::Peers;
 use crate::replicas::ReplicasHandle;
 use crate::replicas::isr_changes::IsrChange;
 use crate::runtimes::RuntimeHandles;
+use crate::settings::Settings;
 
 /// Who a node is.
 #[derive(Debug, Clone)]
@@ -49,7 +52,7 @@ pub struct Identity {
 pub struct Directory {
     /// Who this node is.
     pub identity: Identity,
-    /// Its settings.
+    /// The settings it was started with; [`Directory::settings`] are those in force.
     pub config: Arc<config::BrokerConfig>,
     /// Its clock.
     pub clock: Clock,
@@ -67,6 +70,10 @@ pub struct Directory {
     pub request_budget: ByteBudget,
     /// Fetch sessions of clients and followers.
     pub fetch_sessions: FetchSessions,
+    /// Producer ids this node may give out.
+    pub producer_ids: ProducerIds,
+    settings: ArcSwap<Settings>,
+    sockets: ArcSwapOption<Sockets>,
     image: ArcSwap<MetadataImage>,
     image_version: watch::Sender<u64>,
     log_dir: ArcSwapOption<LogDir>,
@@ -125,6 +132,7 @@ impl Directory {
             network.queued_max_request_bytes.unwrap_or(crate::admission::NODE_REQUEST_BYTES_MAX);
         let request_budget = ByteBudget::new(request_bytes);
         let fetch_sessions = FetchSessions::new(network.fetch_session_slots);
+        let settings = Settings::fixed(Arc::clone(&parts.config));
         let directory = Directory {
             identity: parts.identity,
             config: parts.config,
@@ -136,6 +144,9 @@ impl Directory {
             append_budget: AppendBudget::new(crate::admission::NODE_APPEND_BYTES_MAX),
             request_budget,
             fetch_sessions,
+            producer_ids: ProducerIds::default(),
+            settings: ArcSwap::from_pointee(settings),
+            sockets: ArcSwapOption::empty(),
             image: ArcSwap::from_pointee(MetadataImage::default()),
             image_version: watch::Sender::new(0),
             log_dir: ArcSwapOption::empty(),
@@ -161,15 +172,15 @@ impl Directory {
         self.image.load_full()
     }
 
-    /// Swaps the image in and wakes who waits for one. `version` is the applied Raft index.
-    pub fn publish_image(&self, image: Arc<MetadataImage>, version: u64) {
+    /// Publishes an image together with what changed in it. `version` is the applied Raft index.
+    pub fn publish(&self, image: Arc<MetadataImage>, delta: &Arc<MetadataDelta>, version: u64) {
+        if !delta.configs.is_empty() {
+            let settings = self.settings.load().after(&image, self.node_id(), &delta.configs);
+            self.settings.store(Arc::new(settings));
+        }
+        // Who is woken by the image finds the settings that belong to it.
         self.image.store(image);
         self.image_version.send_replace(version);
-    }
-
-    /// Publishes an image together with what changed in it.
-    pub fn publish(&self, image: Arc<MetadataImage>, delta: &Arc<MetadataDelta>, version: u64) {
-        self.publish_image(image, version);
         let parts = self.parts.read().clone();
         if let Some(replicas) = parts.replicas {
             replicas.image_changed(Arc::clone(delta));
@@ -246,14 +257,41 @@ impl Directory {
         self.advertised.store(Arc::new(listeners));
     }
 
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Settings of a topic: its own, else this broker's.
+    pub fn topic_config(&self, topic: &str) -> Arc<config::TopicConfig> {
+        Arc::clone(self.settings.load().topic(topic))
+    }
+
     /// Settings of a topic's logs: the topic's own, else this broker's.
     pub fn log_config(&self, topic: &TopicName) -> LogConfig {
-        crate::settings::log_config(&self.config, &self.image(), topic)
+        self.settings.load().log_config(topic)
     }
 
     /// min.insync.replicas of a topic.
     pub fn min_insync_replicas(&self, topic: &TopicName) -> usize {
-        crate::settings::min_insync_replicas(&self.config, &self.image(), topic)
+        self.settings.load().topic(topic).min_insync_replicas
+    }
+
+    /// The sockets this node has bound; `None` before its edge started.
+    pub fn sockets(&self) -> Option<Arc<Sockets>> {
+        self.sockets.load_full()
+    }
+
+    /// Puts the bound sockets in.
+    pub fn set_sockets(&self, sockets: Arc<Sockets>) {
+        self.sockets.store(Some(sockets));
+    }
+
+    /// Gives the ports back and ends the connections. Returns when the ports may be bound again.
+    pub async fn close_sockets(&self) {
+        if let Some(sockets) = self.sockets.swap(None) {
+            sockets.close().await;
+        }
     }
 
     /// Whether a broker may be asked into an ISR: registered, unfenced, not shutting down.

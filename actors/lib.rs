@@ -42,6 +42,8 @@ pub mod mirrors;
 
 pub mod connection;
 
+pub mod edge;
+
 pub mod peers;
 
 pub mod fetch_session;

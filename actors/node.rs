@@ -17,6 +17,7 @@ use crate::children::{Children, Ended};
 use crate::clock::Clock;
 use crate::controller::{Controller, ControllerArgs};
 use crate::directory::{Directory, DirectoryParts, Identity};
+use crate::edge::{Edge, EdgeArgs};
 use crate::entropy::Entropy;
 use crate::lifecycle::{Lifecycle, LifecycleArgs};
 use crate::partition::pending::send;
@@ -31,8 +32,13 @@ use crate::supervision::{ChildKind, Verdict};
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The parts of a node, in the order they start.
-const PARTS: [ChildKind; 4] =
-    [ChildKind::Storage, ChildKind::Controller, ChildKind::Replicas, ChildKind::Lifecycle];
+const PARTS: [ChildKind; 5] = [
+    ChildKind::Storage,
+    ChildKind::Controller,
+    ChildKind::Replicas,
+    ChildKind::Edge,
+    ChildKind::Lifecycle,
+];
 
 /// What a node is started with.
 #[derive(Debug, Clone)]
@@ -311,6 +317,7 @@ impl NodeState {
     async fn end_at_once(&self) {
         self.directory.stopped.cancel();
         self.args.neighbours.leave(self.directory.node_id());
+        self.directory.close_sockets().await;
         let consensus = self.directory.controller().ok().map(|c| c.consensus().clone());
         let store = consensus.map(|consensus| consensus.crash());
         if let Ok(log_dir) = self.directory.log_dir() {
@@ -331,7 +338,9 @@ impl NodeState {
     async fn end_in_order(&mut self) {
         let ordered = async {
             crate::lifecycle::controlled_shutdown(&self.directory).await;
-            for kind in [ChildKind::Lifecycle, ChildKind::Replicas, ChildKind::Storage] {
+            let parts =
+                [ChildKind::Edge, ChildKind::Lifecycle, ChildKind::Replicas, ChildKind::Storage];
+            for kind in parts {
                 if let Some(cell) = self.children.cell(&kind).cloned() {
                     self.children.forget(&kind);
                     if let Err(error) = cell.stop_and_wait(None, None).await {
@@ -378,6 +387,10 @@ async fn spawn(
         ChildKind::Replicas => {
             let args = ReplicasArgs { directory, isr_changes };
             Actor::spawn_linked(None, Replicas, args, me).await.map(|(actor, _)| actor.get_cell())
+        }
+        ChildKind::Edge => {
+            let args = EdgeArgs { directory };
+            Actor::spawn_linked(None, Edge, args, me).await.map(|(actor, _)| actor.get_cell())
         }
         ChildKind::Lifecycle => {
             let args = LifecycleArgs { directory };

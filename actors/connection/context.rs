@@ -25,6 +25,8 @@ pub struct RequestContext {
     pub directory: Arc<Directory>,
     /// The listener the request came in on.
     pub listener: ListenerKind,
+    /// That listener's name: answers name brokers by their listeners of this name.
+    pub listener_name: Arc<str>,
     /// The version of the request, which the answer has too.
     pub version: i16,
     /// The client's name for itself.
@@ -59,10 +61,15 @@ const CONTROLLER_ONLY: [ApiKey; 3] =
 
 impl RequestContext {
     /// A connection's context before its first request.
-    pub fn of_client(directory: Arc<Directory>, listener: ListenerKind) -> RequestContext {
+    pub fn of_client(
+        directory: Arc<Directory>,
+        listener: ListenerKind,
+        listener_name: Arc<str>,
+    ) -> RequestContext {
         RequestContext {
             directory,
             listener,
+            listener_name,
             version: 0,
             client_id: None,
             peer: None,
@@ -72,9 +79,11 @@ impl RequestContext {
 
     /// A request of another node over a local link.
     pub fn of_peer(directory: Arc<Directory>, peer: NodeId, version: i16) -> RequestContext {
+        let listener_name = directory.config.inter_broker_listener.as_deref().unwrap_or_default();
         RequestContext {
-            directory,
             listener: ListenerKind::Controller,
+            listener_name: Arc::from(listener_name),
+            directory,
             version,
             client_id: None,
             peer: Some(peer),

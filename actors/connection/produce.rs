@@ -21,7 +21,6 @@ use super::context::RequestContext;
 use super::dispatch::{Answer, Begun};
 use crate::error::Error;
 use crate::partition::{Acks, Append, AppendResult};
-use crate::settings;
 
 /// Starts a Produce request: when this returns, every batch has its place in its partition's
 /// mailbox, so requests of one connection keep their order.
@@ -92,7 +91,7 @@ async fn begin_topic(
         Some(_) => None,
     };
     let topic_id = found.map_or(TopicId(topic.topic_id), |found| found.id);
-    let rules = found.map(|found| rules(context, image, &found.name)).unwrap_or_default();
+    let rules = found.map(|found| rules(context, &found.name)).unwrap_or_default();
     let mut partitions = Vec::with_capacity(topic.partition_data.len());
     for data in topic.partition_data {
         let index = PartitionIndex(data.index);
@@ -240,8 +239,8 @@ pub fn is_internal(topic: &str) -> bool {
     matches!(topic, "__consumer_offsets" | "__mirror_state" | "__transaction_state")
 }
 
-fn rules(context: &RequestContext, image: &MetadataImage, topic: &str) -> ProduceRules {
-    let config = settings::topic_config(&context.directory.config, image, topic);
+fn rules(context: &RequestContext, topic: &str) -> ProduceRules {
+    let config = context.directory.topic_config(topic);
     ProduceRules {
         produce_version: context.version,
         max_message_bytes: config.max_message_bytes,

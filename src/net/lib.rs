@@ -28,7 +28,7 @@ pub use error::Error;
 pub use faulty_link::{Faults, FaultyLink};
 pub use framing::{Frame, FrameReader};
 pub use jitter::Jitter;
-pub use listener::{AcceptLimits, Accepted, BoundListener};
+pub use listener::{AcceptLimits, Accepted, BoundListener, BoundSocket};
 pub use peer_link::{BoxFuture, LinkError, PeerLink};
 pub use reconnecting::{Backoff, Reconnecting};
 pub use stream::{BoxedStream, Connector, Stream, TcpConnector};

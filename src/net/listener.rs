@@ -2,6 +2,7 @@
 //!
 //! Owns binding, admission of connections, and the end of the loop. It never reads from a connection.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,6 +44,49 @@ pub struct Accepted {
     pub permit: OwnedSemaphorePermit,
 }
 
+/// A socket that has its port. Until [`BoundSocket::listen`] whoever connects is refused.
+#[derive(Debug)]
+pub struct BoundSocket {
+    socket: Socket,
+    local: SocketAddr,
+}
+
+impl BoundSocket {
+    /// Binds `host:port`. An empty host is every IPv4 interface, port 0 a free port.
+    pub async fn bind(host: &str, port: u16) -> Result<BoundSocket, Error> {
+        let host = if host.is_empty() { "0.0.0.0" } else { host };
+        let failed = |source: io::Error| bind_error(host, port, source);
+        let address =
+            lookup_host((host, port)).await.map_err(failed)?.next().ok_or_else(|| {
+                failed(io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
+            })?;
+        let socket = bind(address).map_err(failed)?;
+        let local = socket.local_addr().map_err(failed)?.as_socket().ok_or_else(|| {
+            failed(io::Error::new(io::ErrorKind::InvalidData, "the address is no IP address"))
+        })?;
+        Ok(BoundSocket { socket, local })
+    }
+
+    /// Where it is bound, with the port that was chosen.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Listens. The port stays bound, and connections wait in the backlog, for as long as this or a
+    /// listener made from it lives: a listener that ended is followed by another one. Must be called
+    /// inside the runtime that will accept.
+    pub fn listen(&self, backlog: u32) -> Result<BoundListener, Error> {
+        let failed = |source: io::Error| {
+            bind_error(&self.local.ip().to_string(), self.local.port(), source)
+        };
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        self.socket.listen(backlog).map_err(failed)?;
+        let shared = self.socket.try_clone().map_err(failed)?;
+        let listener = TcpListener::from_std(shared.into()).map_err(failed)?;
+        Ok(BoundListener { listener, local: self.local })
+    }
+}
+
 /// A socket that is bound and listens, but does not accept yet.
 #[derive(Debug)]
 pub struct BoundListener {
@@ -51,18 +95,9 @@ pub struct BoundListener {
 }
 
 impl BoundListener {
-    /// Binds `host:port`. An empty host is every IPv4 interface, port 0 a free port. Must be called
-    /// inside the runtime that will accept.
+    /// Binds `host:port` as [`BoundSocket::bind`] and listens at once.
     pub async fn bind(host: &str, port: u16, backlog: u32) -> Result<BoundListener, Error> {
-        let host = if host.is_empty() { "0.0.0.0" } else { host };
-        let failed = |source: io::Error| bind_error(host, port, source);
-        let address =
-            lookup_host((host, port)).await.map_err(failed)?.next().ok_or_else(|| {
-                failed(io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
-            })?;
-        let listener = listen(address, backlog).map_err(failed)?;
-        let local = listener.local_addr().map_err(failed)?;
-        Ok(BoundListener { listener, local })
+        BoundSocket::bind(host, port).await?.listen(backlog)
     }
 
     /// Where it listens, with the port that was chosen.
@@ -83,7 +118,12 @@ impl BoundListener {
         })
     }
 
-    async fn accept(self, limits: AcceptLimits, mut on_accept: impl FnMut(Accepted)) {
+    /// Accepts until it is dropped; each connection goes to `on_accept`, which must not block.
+    pub async fn accept(
+        &self,
+        limits: AcceptLimits,
+        mut on_accept: impl FnMut(Accepted),
+    ) -> Infallible {
         loop {
             let permit = limits.connections.clone().acquire_owned().await;
             let permit = permit.expect("the semaphore is never closed");
@@ -104,13 +144,12 @@ impl BoundListener {
     }
 }
 
-fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+fn bind(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
-    TcpListener::from_std(socket.into())
+    Ok(socket)
 }
 
 fn bind_error(host: &str, port: u16, source: io::Error) -> Error {
@@ -138,6 +177,26 @@ mod tests {
         assert!(error.to_string().contains("choose another port"), "{error}");
         drop(first);
         BoundListener::bind("127.0.0.1", port, 50).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_bound_socket_refuses_until_it_listens_and_outlives_its_listeners() {
+        let socket = BoundSocket::bind("127.0.0.1", 0).await.unwrap();
+        let address = socket.local_addr();
+        assert!(TcpStream::connect(address).await.is_err());
+        drop(socket.listen(50).unwrap());
+        let _waits = TcpStream::connect(address).await.unwrap();
+        let (sender, mut accepted) = mpsc::unbounded_channel();
+        let token = CancellationToken::new();
+        let again = socket.listen(50).unwrap();
+        let task = again.serve(AcceptLimits::new(1), token.clone(), move |connection| {
+            sender.send(connection).unwrap();
+        });
+        accepted.recv().await.unwrap();
+        drop(socket);
+        token.cancel();
+        task.await.unwrap();
+        assert!(TcpStream::connect(address).await.is_err());
     }
 
     #[tokio::test]

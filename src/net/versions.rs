@@ -25,13 +25,17 @@ impl PeerVersions {
     }
 
     /// The highest version both sides know; private keys are never advertised and have their own
-    /// version 0. A mirroring key is only used with a peer that lists 98 and 99: Kafka uses key 94
-    /// for something else.
+    /// version 0. A client's mirroring key is only used with a peer that lists 98 and 99: Kafka uses
+    /// key 94 for something else. What the nodes of one cluster say to each other is not a client's.
     pub fn pick(&self, key: ApiKey) -> Option<i16> {
         if key.is_private() {
             return Some(0);
         }
-        if key.is_mirroring() && !self.serves_mirroring() {
+        let between_nodes = matches!(
+            key,
+            ApiKey::ReadMirrorStates | ApiKey::WriteMirrorStates | ApiKey::BumpLeaderEpochs
+        );
+        if key.is_mirroring() && !between_nodes && !self.serves_mirroring() {
             return None;
         }
         let (low, high) = *self.served.get(&key.as_i16())?;

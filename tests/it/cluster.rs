@@ -18,7 +18,6 @@ pub fn spec(name: &str, nodes: usize, links: LinkMode, dir: &std::path::Path) ->
     }
 }
 
-#[ignore = "needs listeners, which the edge brings"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_become_ready() {
     tracing_subscriber::fmt()
