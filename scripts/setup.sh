@@ -22,7 +22,7 @@ setup_rust() {
     if [ -x "$HOME/.cargo/bin/cargo" ]; then
       echo "setup.sh: cargo is in $HOME/.cargo/bin, which PATH does not name; add it" >&2
     else
-      echo "setup.sh: no cargo; install rustup (https://rustup.rs), the toolchain itself is pinned here" >&2
+      echo "setup.sh: no cargo; install rustup, the toolchain itself is pinned here" >&2
     fi
     exit 1
   fi

@@ -23,6 +23,10 @@ CLASSES = ROOT / ".kafka" / "classes"
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 TOOLS = "org.apache.kafka.tools."
 
+# Short-lived tools and small brokers start faster so; a benchmark takes Java's own choices.
+QUICK_START = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+jvm_flags = QUICK_START
+
 LOG4J = """
 appender.console.type = Console
 appender.console.name = console
@@ -83,8 +87,8 @@ def java_command(*arguments, heap="256m", level="ERROR"):
     if not config.exists():
         config.write_text(LOG4J.replace("{level}", level))
     classpath = f"{LIBS}/*:{CLASSES}"
-    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            f"-Dlog4j2.configurationFile={config}", "-cp", classpath, *map(str, arguments)]
+    return ["java", f"-Xmx{heap}", *jvm_flags, f"-Dlog4j2.configurationFile={config}",
+            "-cp", classpath, *map(str, arguments)]
 
 
 def java(*arguments, stdin=None, timeout=90, check=True):

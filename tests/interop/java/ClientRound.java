@@ -1,6 +1,7 @@
 // One round of the Java producer and consumer in one JVM: idempotent produce with each
-// compression, a group of two members that rebalances, commits, offsets by time, and reading from the end.
-// Prints a line for each step that held; exits 1 with a stack trace at the first that did not.
+// compression, a group of two members that rebalances, commits, offsets by time, and reading from
+// the end. Prints a line for each step that held; exits 1 with a stack trace at the first that did
+// not.
 
 import java.time.Duration;
 import java.util.ArrayList;
