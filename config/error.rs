@@ -1,7 +1,7 @@
 //! Faults in settings: each a sentence that says what to do, all of one set reported together.
 //!
-//! Owns the fault enum and the collection. It never maps a fault to a wire code: every one of them
-//! is INVALID_CONFIG (40) to a client, except where the caller knows better.
+//! Owns the fault enum and the collection. It never maps a fault to a wire code: every one of
+//! them is INVALID_CONFIG (40) to a client, except where the caller knows better.
 
 use std::fmt;
 

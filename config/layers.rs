@@ -1,7 +1,8 @@
 //! The layers a broker setting can come from, and the values they give together.
 //!
-//! Owns precedence (one broker's dynamic value, the cluster's dynamic default, the start settings,
-//! the profile, the table) and the check of every given value. It never knows what a setting does.
+//! Owns precedence (one broker's dynamic value, the cluster's dynamic default, the start
+//! settings, the profile, the table) and the check of every given value. It never knows what a
+//! setting does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

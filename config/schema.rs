@@ -1,4 +1,5 @@
-//! What a setting is: its type, default, valid values, importance, scope, and whether it is built.
+//! What a setting is: its type, default, valid values, importance, scope, and whether it is
+//! built.
 //!
 //! Owns the vocabulary of the three tables and the parsing of one value. It never decides what a
 //! table holds.

@@ -13,8 +13,8 @@ use crate::layers::Layers;
 use crate::schema::{Key, Value};
 use crate::topic_keys::TOPIC;
 
-/// The view of a topic's desired mirroring state, refused and hidden wherever a user sets or reads
-/// topic settings.
+/// The view of a topic's desired mirroring state, refused and hidden wherever a user sets or
+/// reads topic settings.
 pub const MIRROR_NAME: &str = "mirror.name";
 
 /// What happens to old segments. Both may hold, or neither.
@@ -192,8 +192,8 @@ pub fn topic_keys() -> &'static [Key] {
     TOPIC
 }
 
-/// Checks one setting of a topic. The caller answers for [`MIRROR_NAME`] first: it is refused with
-/// another code.
+/// Checks one setting of a topic. The caller answers for [`MIRROR_NAME`] first: it is refused
+/// with another code.
 pub fn check_topic_setting(name: &str, raw: &str) -> Result<(), Fault> {
     parse(name, raw).map(|_| ())
 }

@@ -1,9 +1,9 @@
 //! The bytes a node lends to requests that are being read or in work.
 //!
-//! Owns admission: a frame above the floor takes its bytes here before memory grows, and gives them
-//! back when it is dropped. It never allocates. A reader that holds a part of its bytes and cannot
-//! get the rest would wait for others that wait for it; one reader at a time may therefore overdraw
-//! the budget, so that its frame always completes.
+//! Owns admission: a frame above the floor takes its bytes here before memory grows, and gives
+//! them back when it is dropped. It never allocates. A reader that holds a part of its bytes and
+//! cannot get the rest would wait for others that wait for it; one reader at a time may therefore
+//! overdraw the budget, so that its frame always completes.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The client to a cluster: who its brokers are, and a connection to each.
 //!
-//! Owns the bootstrap list, the brokers the cluster named, and one connection per broker and lane.
-//! It never decides what is worth a second try: a failed call is the caller's.
+//! Owns the bootstrap list, the brokers the cluster named, and one connection per broker and
+//! lane. It never decides what is worth a second try: a failed call is the caller's.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -126,8 +126,8 @@ impl Client {
         self.call_on(node_id, 0, None, request, deadline).await
     }
 
-    /// Asks one broker on a lane of its own: a long poll on one lane holds up no other. The client
-    /// id is the connection's unless given.
+    /// Asks one broker on a lane of its own: a long poll on one lane holds up no other. The
+    /// client id is the connection's unless given.
     pub async fn call_on(
         &self,
         node_id: i32,

@@ -1,7 +1,7 @@
 //! What goes wrong between this node and a socket.
 //!
-//! Owns the error of frames, listeners and clients. It never maps to a Kafka code: the one who asked
-//! decides what a failed call means.
+//! Owns the error of frames, listeners and clients. It never maps to a Kafka code: the one who
+//! asked decides what a failed call means.
 
 use std::io;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A link with faults on purpose: cut, slow, losing, repeating.
 //!
-//! Owns the faults between a node and one peer; one handle can steer many links. It never changes a
-//! message. One seed and one order of calls give one sequence of faults.
+//! Owns the faults between a node and one peer; one handle can steer many links. It never changes
+//! a message. One seed and one order of calls give one sequence of faults.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

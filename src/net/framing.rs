@@ -1,12 +1,12 @@
 //! Frames out of a stream that fills slowly, quickly, or with lies.
 //!
-//! Owns the read buffer and its growth: memory follows what has arrived, never what was announced; a
-//! waiting connection keeps no buffer; bytes above a floor are lent by the node's budget. It never
-//! looks into a frame.
+//! Owns the read buffer and its growth: memory follows what has arrived, never what was
+//! announced; a waiting connection keeps no buffer; bytes above a floor are lent by the node's
+//! budget. It never looks into a frame.
 //!
-//! A frame is copied at most once beyond the read: the buffer grows eightfold, so what is moved on
-//! growth is less than a seventh of the frame, and a peer that has sent large frames before gets its
-//! buffer at once.
+//! A frame is copied at most once beyond the read: the buffer grows eightfold, so what is moved
+//! on growth is less than a seventh of the frame, and a peer that has sent large frames before
+//! gets its buffer at once.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! Sockets: accept loops, framing on streams, the client to other clusters, peer links.
 //!
 //! Owns every byte between a socket and a frame, and the asking side of a connection. It never
-//! answers a request: what a frame means to a node is decided where the node runs. Everything works
-//! over any `AsyncRead + AsyncWrite`, so that a simulation can bring its own streams.
+//! answers a request: what a frame means to a node is decided where the node runs. Everything
+//! works over any `AsyncRead + AsyncWrite`, so that a simulation can bring its own streams.
 
 pub mod budget;
 pub mod framing;

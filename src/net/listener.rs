@@ -1,6 +1,7 @@
 //! Listening sockets and their accept loops.
 //!
-//! Owns binding, admission of connections, and the end of the loop. It never reads from a connection.
+//! Owns binding, admission of connections, and the end of the loop. It never reads from a
+//! connection.
 
 use std::convert::Infallible;
 use std::io;
@@ -72,9 +73,9 @@ impl BoundSocket {
         self.local
     }
 
-    /// Listens. The port stays bound, and connections wait in the backlog, for as long as this or a
-    /// listener made from it lives: a listener that ended is followed by another one. Must be called
-    /// inside the runtime that will accept.
+    /// Listens. The port stays bound, and connections wait in the backlog, for as long as this or
+    /// a listener made from it lives: a listener that ended is followed by another one. Must be
+    /// called inside the runtime that will accept.
     pub fn listen(&self, backlog: u32) -> Result<BoundListener, Error> {
         let failed = |source: io::Error| {
             bind_error(&self.local.ip().to_string(), self.local.port(), source)

@@ -1,4 +1,5 @@
-//! What hostile connections cost. A process of its own: the measure is the whole process's memory.
+//! What hostile connections cost. A process of its own: the measure is the whole process's
+//! memory.
 
 use std::time::Duration;
 

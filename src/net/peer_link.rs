@@ -1,7 +1,7 @@
 //! How nodes of one cluster talk: a request, a deadline, an answer.
 //!
-//! Owns the trait and its errors. It never says which way the bytes go; between nodes of one process
-//! there are none.
+//! Owns the trait and its errors. It never says which way the bytes go; between nodes of one
+//! process there are none.
 
 use std::future::Future;
 use std::pin::Pin;

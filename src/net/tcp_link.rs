@@ -1,8 +1,8 @@
 //! The link to a peer in another process: Kafka's framing over its inter-broker or controller
 //! listener.
 //!
-//! Owns which request goes over which connection. It never keeps an address: it is looked up at each
-//! attempt, because ports change between starts.
+//! Owns which request goes over which connection. It never keeps an address: it is looked up at
+//! each attempt, because ports change between starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +47,8 @@ impl TcpLinkOptions {
     }
 }
 
-/// A link over sockets. Long polls, Raft's messages and everything else have a connection each, so
-/// that none waits behind another kind.
+/// A link over sockets. Long polls, Raft's messages and everything else have a connection each,
+/// so that none waits behind another kind.
 #[derive(Debug)]
 pub struct TcpLink {
     polls: Reconnecting,

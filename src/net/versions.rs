@@ -25,8 +25,9 @@ impl PeerVersions {
     }
 
     /// The highest version both sides know; private keys are never advertised and have their own
-    /// version 0. A client's mirroring key is only used with a peer that lists 98 and 99: Kafka uses
-    /// key 94 for something else. What the nodes of one cluster say to each other is not a client's.
+    /// version 0. A client's mirroring key is only used with a peer that lists 98 and 99: Kafka
+    /// uses key 94 for something else. What the nodes of one cluster say to each other is not a
+    /// client's.
     pub fn pick(&self, key: ApiKey) -> Option<i16> {
         if key.is_private() {
             return Some(0);
