@@ -59,12 +59,11 @@ struct Persisted {
 }
 
 impl ActiveSegment {
-    /// A new, empty segment that starts at `base`; its file is made.
+    /// A new, empty segment that starts at `base`; its file is made, its name is not yet durable.
     pub(crate) fn create(files: &Files, dir: &Arc<Path>, base: Offset) -> Result<Self, Error> {
         let indexes = Some(Indexes::new(base));
         let segment = Segment::new(dir, base, 0, TimestampMs::NONE, indexes);
         segment.create_file(files)?;
-        files.disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
         Ok(Self::over(segment))
     }
 

@@ -78,8 +78,12 @@ pub fn read_topic_id(disk: &Disk, dir: &Path) -> Result<Option<TopicId>, Error> 
 /// # Errors
 /// [`Error::Io`] where the disk fails.
 pub fn write_topic_id(disk: &Disk, dir: &Path, topic_id: TopicId) -> Result<(), Error> {
-    let text = format!("version: {VERSION}\ntopic_id: {topic_id}");
-    write(disk, &dir.join(PARTITION_METADATA_FILE), &text)
+    write(disk, &dir.join(PARTITION_METADATA_FILE), &topic_id_text(topic_id))
+}
+
+/// The text of a partition's topic id.
+pub(crate) fn topic_id_text(topic_id: TopicId) -> String {
+    format!("version: {VERSION}\ntopic_id: {topic_id}")
 }
 
 /// Takes the mark of a clean stop away, durably, and tells the broker epoch that stopped. `None`

@@ -22,6 +22,9 @@ pub(crate) struct Checkpoints {
     high_watermarks: One,
 }
 
+/// A log and what is to be remembered of it.
+pub(crate) type Said<'a> = (&'a TopicPartition, Checkpointed);
+
 /// One of the three files.
 struct One {
     path: PathBuf,
@@ -78,19 +81,23 @@ impl Checkpoints {
     }
 
     /// Writes the files that differ from what the logs, sorted by name, say now.
+    pub(crate) fn write(&mut self, disk: &Disk, logs: &[Said<'_>]) -> Result<(), Error> {
+        self.high_watermarks.write(disk, pick(logs, |said| said.high_watermark))?;
+        self.write_cuts(disk, logs)
+    }
+
+    /// The same without the high watermarks: after logs were cut at an end.
     ///
     /// The recovery points come last: a log must not be trusted above its own end.
-    pub(crate) fn write<'a>(
-        &mut self,
-        disk: &Disk,
-        logs: impl Iterator<Item = (&'a TopicPartition, Checkpointed)>,
-    ) -> Result<(), Error> {
-        let logs: Vec<_> = logs.collect();
-        let pick = |which: fn(&Checkpointed) -> Option<Offset>| {
-            logs.iter().filter_map(move |(log, said)| Some((*log, which(said)?)))
-        };
-        self.log_starts.write(disk, pick(|said| said.log_start))?;
-        self.high_watermarks.write(disk, pick(|said| said.high_watermark))?;
-        self.recovery_points.write(disk, pick(|said| said.recovery_point))
+    pub(crate) fn write_cuts(&mut self, disk: &Disk, logs: &[Said<'_>]) -> Result<(), Error> {
+        self.log_starts.write(disk, pick(logs, |said| said.log_start))?;
+        self.recovery_points.write(disk, pick(logs, |said| said.recovery_point))
     }
+}
+
+fn pick<'a>(
+    logs: &'a [Said<'a>],
+    which: fn(&Checkpointed) -> Option<Offset>,
+) -> impl Iterator<Item = (&'a TopicPartition, Offset)> + Clone {
+    logs.iter().filter_map(move |(log, said)| Some((*log, which(said)?)))
 }

@@ -285,4 +285,10 @@ fn finish(queue: &Queue, path: &Path, stopped: Stopped) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod crash_tests;
+#[cfg(test)]
+mod recovery_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod transaction_tests;

@@ -68,12 +68,16 @@ pub(crate) struct PartitionLog {
     to_sync: Vec<Arc<Segment>>,
     /// Renamed files that go with the next tick.
     removed: Vec<PathBuf>,
+    /// Whether the directory's names and the epochs are durable.
+    names_durable: bool,
+    /// Whether anything changed since the log was opened.
+    changed: bool,
 }
 
 impl PartitionLog {
     /// Where the log's files are.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.dir
+    pub(crate) fn directory(&self) -> Arc<Path> {
+        Arc::clone(&self.dir)
     }
 
     /// Everything below is durable.
@@ -157,8 +161,20 @@ impl PartitionLog {
         self.active.write_staged(&self.files)?;
         self.write_aborts()?;
         if self.config.sync_appends {
-            self.sync_sealed()?;
-            self.active.sync(&self.files)?;
+            self.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything written so far durable.
+    fn sync_all(&mut self) -> Result<(), Error> {
+        for segment in std::mem::take(&mut self.to_sync) {
+            sync_segment(&self.files, &segment)?;
+        }
+        self.active.sync(&self.files)?;
+        if !self.names_durable {
+            sync_names(&self.files, &self.dir)?;
+            self.names_durable = true;
         }
         Ok(())
     }
@@ -173,6 +189,7 @@ impl PartitionLog {
     fn try_roll(&mut self) -> Result<(), Error> {
         self.active.complete_indexes(&self.files, &self.dir)?;
         self.write_snapshot()?;
+        self.names_durable = false;
         let next = ActiveSegment::create(&self.files, &self.dir, self.next_offset)?;
         let sealed = std::mem::replace(&mut self.active, next);
         sealed.segment.seal();
@@ -182,7 +199,7 @@ impl PartitionLog {
     }
 
     /// The sealed segments that are not yet durable, and the offset below which the log is durable
-    /// once they are.
+    /// once they and the names are.
     pub(crate) fn take_unsynced(&mut self) -> Option<(Vec<Arc<Segment>>, Offset)> {
         if self.to_sync.is_empty() {
             return None;
@@ -207,13 +224,6 @@ impl PartitionLog {
         }
     }
 
-    fn sync_sealed(&mut self) -> Result<(), Error> {
-        for segment in std::mem::take(&mut self.to_sync) {
-            sync_segment(&self.files, &segment)?;
-        }
-        Ok(())
-    }
-
     /// Notes that batches from the log's end on are of `epoch`; a lower one changes nothing.
     pub(crate) fn start_leader_epoch(&mut self, epoch: LeaderEpoch) -> Result<(), Error> {
         self.check_open()?;
@@ -232,18 +242,22 @@ impl PartitionLog {
         self.or_close(written)
     }
 
-    /// Puts the epochs into their file.
-    fn write_epochs(&self) -> Result<(), Error> {
+    /// Puts the epochs into their file; durable with the next sync of the log.
+    fn write_epochs(&mut self) -> Result<(), Error> {
         let path = self.dir.join(LEADER_EPOCH_FILE);
         let text = self.view.with_epochs(Epochs::to_text);
-        let written = self.files.disk.write_atomically(&path, text.as_bytes());
-        written.map_err(|error| Error::io("write", &path, &error))
+        self.names_durable = false;
+        self.changed = true;
+        replace_file(&self.files, &path, text.as_bytes())
     }
 
     /// Makes everything durable, so that opening the log again recovers nothing.
     pub(crate) fn stop_cleanly(&mut self) -> Result<(), Error> {
         self.flush()?;
         self.check_open()?;
+        if !self.changed && self.recovery_point == self.next_offset {
+            return Ok(());
+        }
         let stopped = self.try_stop();
         self.or_close(stopped)
     }
@@ -251,10 +265,7 @@ impl PartitionLog {
     fn try_stop(&mut self) -> Result<(), Error> {
         self.active.complete_indexes(&self.files, &self.dir)?;
         self.write_snapshot()?;
-        self.sync_sealed()?;
-        if self.recovery_point < self.next_offset {
-            self.active.sync(&self.files)?;
-        }
+        self.sync_all()?;
         self.recovery_point = self.next_offset;
         Ok(())
     }
@@ -325,4 +336,32 @@ pub(crate) fn sync_segment(files: &Files, segment: &Segment) -> Result<(), Error
         Err(Error::Io { kind: std::io::ErrorKind::NotFound, .. }) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Makes the names in a log's directory durable, the directory's own name, and the epochs.
+pub(crate) fn sync_names(files: &Files, dir: &Path) -> Result<(), Error> {
+    let epochs = dir.join(LEADER_EPOCH_FILE);
+    match files.disk.open(&epochs).and_then(|file| file.sync_data()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::io("sync", &epochs, &error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    for dir in [Some(dir), dir.parent()].into_iter().flatten() {
+        files.disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
+    }
+    Ok(())
+}
+
+/// Replaces a file, whole or not at all for whoever opens it, and without waiting for the disk.
+fn replace_file(files: &Files, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = Path::new(&temporary);
+    let written = files.disk.create(temporary).and_then(|file| {
+        file.set_len(0)?;
+        file.write_at(0, bytes)?;
+        files.disk.rename(temporary, path)
+    });
+    written.map_err(|error| Error::io("write", path, &error))
 }

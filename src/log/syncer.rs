@@ -1,6 +1,7 @@
 //! Makes sealed segments durable beside the writer, so that no append waits for a gigabyte to reach
 //! the disk. Never changes a log: the outcome comes back as a command.
 
+use std::path::Path;
 use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 
@@ -9,7 +10,7 @@ use protocol::ids::Offset;
 use crate::command::{Command, Queue};
 use crate::error::Error;
 use crate::open_files::Files;
-use crate::partition_log::sync_segment;
+use crate::partition_log::{sync_names, sync_segment};
 use crate::segment::Segment;
 
 /// Sealed segments of one log.
@@ -17,6 +18,8 @@ pub(crate) struct SyncJob {
     pub(crate) slot: usize,
     /// The log's truncations when the job was made; after another one the outcome is void.
     pub(crate) truncations: u64,
+    /// The log's directory.
+    pub(crate) dir: Arc<Path>,
     pub(crate) segments: Vec<Arc<Segment>>,
     /// Where the first segment that is not among them begins.
     pub(crate) up_to: Offset,
@@ -69,6 +72,10 @@ impl Syncer {
 }
 
 fn sync(job: &SyncJob, files: &Files) -> Synced {
-    let outcome = job.segments.iter().try_for_each(|segment| sync_segment(files, segment));
+    let outcome = job
+        .segments
+        .iter()
+        .try_for_each(|segment| sync_segment(files, segment))
+        .and_then(|()| sync_names(files, &job.dir));
     Synced { slot: job.slot, truncations: job.truncations, up_to: job.up_to, outcome }
 }

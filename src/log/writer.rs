@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use protocol::ids::{BrokerEpoch, TimestampMs, TopicId, TopicPartition};
 
 use crate::checkpoint::mark_clean_shutdown;
-use crate::checkpoints::Checkpoints;
+use crate::checkpoints::{Checkpoints, Said};
 use crate::command::Command;
 use crate::config::LogConfig;
 use crate::disk::DiskLock;
@@ -34,6 +34,8 @@ pub(crate) struct Writer {
     dirty: Vec<usize>,
     incarnations: u64,
     checkpoints: Checkpoints,
+    /// Whether a log was cut, which the checkpoints are to say at the end of the group.
+    cuts_due: bool,
     checkpoint_interval_ms: i64,
     checkpointed_at: Option<TimestampMs>,
     idle_closed_at: Option<TimestampMs>,
@@ -73,6 +75,7 @@ impl Writer {
             slots,
             dirty: Vec::new(),
             incarnations: 0,
+            cuts_due: false,
             checkpoint_interval_ms: parts.checkpoint_interval_ms,
             checkpointed_at: None,
             idle_closed_at: None,
@@ -120,7 +123,7 @@ impl Writer {
                 self.on_cut(&lease, reply, |log| log.reset(start))
             }
             Command::SetLogStart { lease, start, reply } => {
-                self.change(&lease, reply, |log| log.set_log_start(start));
+                self.on_cut(&lease, reply, |log| log.set_log_start(start));
             }
             Command::StartLeaderEpoch { lease, epoch, reply } => {
                 self.change(&lease, reply, |log| log.start_leader_epoch(epoch));
@@ -170,8 +173,9 @@ impl Writer {
         reply(outcome);
     }
 
-    /// Runs a change that takes durable records away: the recovery point must not be above the
-    /// log's end at the next start, so the checkpoints follow at once.
+    /// Runs a change that takes records away. At the next start the recovery point should not be
+    /// above the log's end, nor the start where it was: the checkpoints follow with the end of the
+    /// group.
     fn on_cut<T>(
         &mut self,
         lease: &Lease,
@@ -185,13 +189,11 @@ impl Writer {
             let answer = cut(log)?;
             Ok((answer, log.recovery_point() < durable || log.view.log_start() != start))
         });
-        let outcome = outcome.and_then(|(answer, moved)| {
-            if moved {
-                self.write_checkpoints()?;
-            }
-            Ok(answer)
-        });
-        reply(outcome);
+        self.sync_sealed(lease.slot);
+        reply(outcome.map(|(answer, moved)| {
+            self.cuts_due |= moved;
+            answer
+        }));
     }
 
     /// Writes what every log has staged.
@@ -203,13 +205,19 @@ impl Writer {
             }
             self.sync_sealed(slot);
         }
+        if std::mem::take(&mut self.cuts_due)
+            && let Err(error) = self.write_cuts()
+        {
+            tracing::error!(path = %self.path.display(), %error, "checkpoints not written");
+        }
     }
 
     fn sync_sealed(&mut self, slot: usize) {
         let Some(log) = self.logs.get_mut(slot).and_then(Option::as_mut) else { return };
         let Some((segments, up_to)) = log.take_unsynced() else { return };
         let truncations = log.view.truncations();
-        let job = SyncJob { slot, truncations, segments, up_to };
+        let dir = log.directory();
+        let job = SyncJob { slot, truncations, dir, segments, up_to };
         if let Some(synced) = self.syncer.run(job, &self.files) {
             log.on_synced(synced.truncations, synced.up_to, synced.outcome);
         }
@@ -258,7 +266,7 @@ impl Writer {
         let view = Arc::clone(&closed.view);
         let opening = Opening {
             files: &self.files,
-            dir: Arc::from(closed.directory()),
+            dir: closed.directory(),
             config: config.clone(),
             checkpointed: Checkpointed {
                 recovery_point: Some(closed.recovery_point()),
@@ -281,7 +289,7 @@ impl Writer {
             return Ok(());
         }
         log.view.set_deleted();
-        let from = log.directory().to_owned();
+        let from = log.directory();
         self.slots.remove(&id.key());
         self.logs[slot] = None;
         self.incarnations += 1;
@@ -311,11 +319,13 @@ impl Writer {
     }
 
     fn write_checkpoints(&mut self) -> Result<(), Error> {
-        let logs = self.slots.iter().map(|(name, slot)| {
-            let log = self.logs[*slot].as_ref().expect("a named slot holds a log");
-            (name, log.checkpointed())
-        });
-        self.checkpoints.write(&self.files.disk, logs)
+        let said = said(&self.slots, &self.logs);
+        self.checkpoints.write(&self.files.disk, &said)
+    }
+
+    fn write_cuts(&mut self) -> Result<(), Error> {
+        let said = said(&self.slots, &self.logs);
+        self.checkpoints.write_cuts(&self.files.disk, &said)
     }
 
     /// Makes every log durable and says so in the clean-stop file.
@@ -327,6 +337,18 @@ impl Writer {
         let broker_epoch = BrokerEpoch(self.broker_epoch.load(Ordering::Acquire));
         mark_clean_shutdown(&self.files.disk, &self.path, broker_epoch)
     }
+}
+
+/// What the checkpoints are to say of every log.
+fn said<'a>(
+    slots: &'a BTreeMap<TopicPartition, usize>,
+    logs: &[Option<PartitionLog>],
+) -> Vec<Said<'a>> {
+    let said = slots.iter().map(|(name, slot)| {
+        let log = logs[*slot].as_ref().expect("a named slot holds a log");
+        (name, log.checkpointed())
+    });
+    said.collect()
 }
 
 fn is_due(last: Option<TimestampMs>, now: TimestampMs, interval_ms: i64) -> bool {

@@ -75,19 +75,29 @@ fn take_lock(disk: &Disk, path: &Path) -> Result<DiskLock, Error> {
     lock.ok_or_else(|| Error::Locked { path: path.to_owned() })
 }
 
+/// Closes the queue when the writer's thread ends, by whatever way: nobody waits for a dead writer.
+struct CloseOnExit(Arc<Queue>);
+
+impl Drop for CloseOnExit {
+    fn drop(&mut self) {
+        drop(self.0.close());
+    }
+}
+
 fn start_thread(
     mut writer: Writer,
     queue: &Arc<Queue>,
     path: &Path,
     name: String,
 ) -> Result<Run, Error> {
-    let queue = Arc::clone(queue);
+    let queue = CloseOnExit(Arc::clone(queue));
     let dir = path.to_owned();
     let run = move || {
-        while let Some(commands) = queue.take_all() {
+        let queue = queue;
+        while let Some(commands) = queue.0.take_all() {
             if let Some(stopped) = writer.run(commands) {
                 drop(writer);
-                finish(&queue, &dir, stopped);
+                finish(&queue.0, &dir, stopped);
                 return;
             }
         }
@@ -117,7 +127,7 @@ fn open_logs(
             continue;
         }
         let Some((topic, partition)) = parse_name(&entry.name) else { continue };
-        let topic_id = read_topic_id(&files.disk, &dir)?.unwrap_or(TopicId::ZERO);
+        let topic_id = topic_id_of(files, &dir)?;
         let id = LogId { topic, topic_id, partition };
         let checkpointed = checkpoints.of(&id.key(), clean);
         let dir = Arc::from(dir);
@@ -129,6 +139,18 @@ fn open_logs(
     }
     logs.sort_by(|one, other| one.id.cmp(&other.id));
     Ok(logs)
+}
+
+/// The id of the topic that a log belongs to; zero where a crash took the file that says so.
+fn topic_id_of(files: &Files, dir: &Path) -> Result<TopicId, Error> {
+    match read_topic_id(&files.disk, dir) {
+        Ok(topic_id) => Ok(topic_id.unwrap_or(TopicId::ZERO)),
+        Err(error @ Error::CorruptFile { .. }) => {
+            tracing::warn!(%error, "the log takes the topic id of its next lease");
+            Ok(TopicId::ZERO)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads `<topic>-<partition>`; `None` for a directory that is no log.

@@ -75,6 +75,10 @@ impl PartitionLog {
     /// Checks what a client or coordinator sent and gives it its place.
     fn assign(&self, append: &Append, batches: &mut Batches) -> Result<(), Error> {
         let mut next = self.next_offset;
+        let (epoch, latest) = (append.leader_epoch, self.view.last_epoch());
+        if epoch < latest {
+            return Err(Error::EpochDecreased { base_offset: next, epoch, latest });
+        }
         for placed in batches {
             self.check_size(append.origin, placed.batch.bytes.len())?;
             if append.origin == Origin::Client {
@@ -215,6 +219,7 @@ impl PartitionLog {
             self.roll()?;
         }
         self.assign_epoch(header.leader_epoch, header.base_offset)?;
+        self.changed = true;
         self.active.note(header, &self.config);
         self.next_offset = header.next_offset();
         let committed = self.commit_producers(placed);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use protocol::ids::{Offset, TopicId};
 
-use super::PartitionLog;
 use super::recover::Recovered;
-use crate::checkpoint::write_topic_id;
+use super::{PartitionLog, replace_file};
+use crate::checkpoint::{PARTITION_METADATA_FILE, topic_id_text};
 use crate::config::LogConfig;
 use crate::disk::DirectoryEntry;
 use crate::epochs::{Epochs, LEADER_EPOCH_FILE};
@@ -52,21 +52,19 @@ impl PartitionLog {
     ) -> Result<Self, Error> {
         let dir: Arc<Path> = Arc::from(parent.join(id.directory_name()));
         files.disk.create_dir(&dir).map_err(|error| Error::io("create", &dir, &error))?;
-        write_topic_id(&files.disk, &dir, id.topic_id)?;
-        files.disk.sync_dir(parent).map_err(|error| Error::io("sync", parent, &error))?;
+        write_metadata(files, &dir, id.topic_id)?;
         let checkpointed = Checkpointed {
             recovery_point: None,
             log_start: None,
             high_watermark: None,
             clean: false,
         };
-        let dir = Arc::clone(&dir);
         Self::open(id, Opening { files, dir, config, checkpointed, view: None })
     }
 
     /// Gives a log whose directory does not say which topic it belongs to that topic's id.
     pub(crate) fn adopt_topic_id(&mut self, topic_id: TopicId) -> Result<(), Error> {
-        write_topic_id(&self.files.disk, &self.dir, topic_id)?;
+        write_metadata(&self.files, &self.dir, topic_id)?;
         self.id.topic_id = topic_id;
         Ok(())
     }
@@ -100,7 +98,7 @@ impl PartitionLog {
             high_watermark,
             log_end: next_offset,
         });
-        let log = PartitionLog {
+        let mut log = PartitionLog {
             id,
             dir,
             files: files.clone(),
@@ -114,6 +112,8 @@ impl PartitionLog {
             closed: None,
             to_sync: recovered.unsynced,
             removed: Vec::new(),
+            names_durable: false,
+            changed: !checkpointed.clean,
         };
         if epochs_changed {
             log.write_epochs()?;
@@ -121,6 +121,16 @@ impl PartitionLog {
         log.check_in_debug();
         Ok(log)
     }
+}
+
+/// Says in the directory which topic the log belongs to. Not synced: a log that a crash leaves
+/// without it takes the id of its next lease.
+fn write_metadata(files: &Files, dir: &Path, topic_id: TopicId) -> Result<(), Error> {
+    if topic_id == TopicId::ZERO {
+        return Ok(());
+    }
+    let path = dir.join(PARTITION_METADATA_FILE);
+    replace_file(files, &path, topic_id_text(topic_id).as_bytes())
 }
 
 /// Removes what a crash left half done and returns the bases of the segments, in order.

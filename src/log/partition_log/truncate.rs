@@ -35,6 +35,7 @@ impl PartitionLog {
             return Err(Error::OffsetOutOfRange { offset: to, start, end });
         }
         let cut = self.find_cut(to)?;
+        self.changed = true;
         let log_end = cut.log_end;
         let applied = self.apply_cut(&cut);
         self.or_close(applied)?;
@@ -127,6 +128,7 @@ impl PartitionLog {
             return Err(Error::OffsetOutOfRange { offset: start, start: first, end });
         }
         let cut = self.next_offset.since(self.view.log_start());
+        self.changed = true;
         let applied = self.apply_reset(start);
         self.or_close(applied)?;
         self.check_in_debug();
@@ -169,6 +171,7 @@ impl PartitionLog {
         if start == self.next_offset && self.active.bytes() > 0 {
             self.roll()?;
         }
+        self.changed = true;
         self.view.set_log_start(start);
         let removed = self.remove_below(start);
         self.or_close(removed)?;
@@ -199,6 +202,7 @@ impl PartitionLog {
     /// Renames a segment's files so that no opening takes them for part of the log; they are
     /// removed with the next tick, when readers have let go of them.
     pub(super) fn remove_segment_files(&mut self, segment: &Segment) -> Result<(), Error> {
+        self.names_durable = false;
         for file in SegmentFile::ALL {
             if file == SegmentFile::ProducerSnapshot {
                 continue;
