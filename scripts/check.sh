@@ -89,6 +89,10 @@ interop() {
     cargo build --locked -q || return
   else
     cargo build --locked -q --release || return
+    # The steps of stop are crashed in a binary of its own, with the fail points compiled in.
+    cargo build --locked -q --features failpoints || return
+    cp "${CARGO_TARGET_DIR:-$root/target}/debug/heliograph" target/gate/heliograph-failpoints
+    export HELIOGRAPH_FAILPOINTS_BIN="$root/target/gate/heliograph-failpoints"
   fi
   HELIOGRAPH_BIN="${CARGO_TARGET_DIR:-$root/target}/$binary/heliograph" \
     "$root/.venv/bin/pytest" tests/interop "${marked[@]}"

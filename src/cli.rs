@@ -31,6 +31,9 @@ enum Command {
 
 /// Runs what the arguments ask for; the first one is the name of the binary.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    // Test builds crash where FAILPOINTS says.
+    #[cfg(feature = "failpoints")]
+    let _scenario = fail::FailScenario::setup();
     match Arguments::try_parse_from(with_subcommand(arguments)) {
         Ok(Arguments { command: Command::KafkaMirrors(arguments) }) => mirrors::run(&arguments),
         Err(error) => {
