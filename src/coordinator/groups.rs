@@ -7,11 +7,15 @@ mod listing;
 mod membership;
 pub mod offset_fetch;
 mod offsets;
+#[cfg(test)]
+mod properties;
 mod rebalance;
 mod records;
+#[cfg(test)]
+mod scripted;
 mod sync;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use protocol::error_code::ErrorCode;
@@ -158,6 +162,9 @@ pub enum GroupTimer {
     },
 }
 
+/// Names one committed offset: group, topic, partition.
+type OffsetName = (String, String, i32);
+
 /// An append that is under way, and what follows from it.
 #[derive(Debug)]
 enum Pending {
@@ -170,7 +177,7 @@ enum Pending {
     /// Committed offsets.
     Offsets { group_id: String, to: RequestId, commit: Commit },
     /// Tombstones of deleted topics' offsets.
-    TopicsDeleted { topics: Vec<String>, to: RequestId },
+    TopicsDeleted { offsets: BTreeSet<OffsetName>, to: RequestId },
 }
 
 /// A JoinGroup reply that waits for an append.
@@ -275,10 +282,12 @@ impl GroupMachine {
             Pending::Offsets { group_id, to, commit } => {
                 offsets::on_appended(groups, &mut cx, &group_id, to, commit, result);
             }
-            Pending::TopicsDeleted { topics, to } => {
+            Pending::TopicsDeleted { offsets, to } => {
                 if result.is_ok() {
-                    for group in groups.values_mut() {
-                        group.offsets.retain(|(topic, _), _| !topics.contains(topic));
+                    for (group_id, topic, partition) in offsets {
+                        if let Some(group) = groups.get_mut(&group_id) {
+                            group.offsets.remove(&(topic, partition));
+                        }
                     }
                 }
                 cx.reply(to, GroupResponse::TopicsDeleted);
@@ -291,21 +300,35 @@ impl GroupMachine {
         &mut self,
         now: TimestampMs,
         to: RequestId,
-        topics: Vec<String>,
+        topics: &[String],
     ) -> Effects<Self> {
         let (groups, mut cx) = self.split(now);
-        let records: Vec<Record> = groups
-            .values()
-            .flat_map(|group| {
-                group.offsets.keys().filter(|(topic, _)| topics.contains(topic)).map(
-                    |(topic, partition)| records::offset_tombstone(&group.id, topic, *partition),
-                )
+        // Offsets whose append is under way come before the tombstones, so they go too.
+        let committed = groups.values().flat_map(|group| {
+            group.offsets.keys().map(|(topic, partition)| (&group.id, topic, *partition))
+        });
+        let under_way = cx.pending.values().flat_map(|pending| match pending {
+            Pending::Offsets { group_id, commit, .. } => commit.names(group_id).collect(),
+            Pending::Assignment { .. }
+            | Pending::EmptyGeneration
+            | Pending::StaticMember { .. }
+            | Pending::TopicsDeleted { .. } => Vec::new(),
+        });
+        let offsets: BTreeSet<OffsetName> = committed
+            .chain(under_way)
+            .filter(|(_, topic, _)| topics.contains(topic))
+            .map(|(group_id, topic, partition)| (group_id.clone(), topic.clone(), partition))
+            .collect();
+        let records: Vec<Record> = offsets
+            .iter()
+            .map(|(group_id, topic, partition)| {
+                records::offset_tombstone(group_id, topic, *partition)
             })
             .collect();
         if records.is_empty() {
             cx.reply(to, GroupResponse::TopicsDeleted);
         } else {
-            cx.append(records, Pending::TopicsDeleted { topics, to });
+            cx.append(records, Pending::TopicsDeleted { offsets, to });
         }
         cx.out
     }
@@ -359,7 +382,7 @@ impl Machine for GroupMachine {
                 let response = GroupResponse::DescribeGroup(self.describe(&group_id, api_version));
                 vec![Effect::Reply { to: request, response }]
             }
-            GroupCommand::TopicsDeleted(topics) => self.on_topics_deleted(now, request, topics),
+            GroupCommand::TopicsDeleted(topics) => self.on_topics_deleted(now, request, &topics),
         }
     }
 

@@ -24,6 +24,8 @@
 //! A reply leaves only after the records it depends on are committed. While leading, a machine
 //! takes its own records into its state in `on_appended`; `replay` is for loading.
 
+#[cfg(test)]
+mod golden;
 pub mod groups;
 pub mod machine;
 pub mod mirror_state;

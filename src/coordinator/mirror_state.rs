@@ -5,6 +5,8 @@
 //! A row is refused with FENCED_LEADER_EPOCH when its leader epoch is lower than the stored one,
 //! or its transition number not above it; the very same row sent again succeeds.
 
+#[cfg(test)]
+mod fencing_test;
 mod records;
 mod rows;
 

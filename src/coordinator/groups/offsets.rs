@@ -23,6 +23,14 @@ pub(super) struct Commit {
 }
 
 impl Commit {
+    /// The offsets it stores in this group.
+    pub(super) fn names<'a>(
+        &'a self,
+        group_id: &'a String,
+    ) -> impl Iterator<Item = (&'a String, &'a String, i32)> {
+        self.offsets.iter().map(move |((topic, partition), _)| (group_id, topic, *partition))
+    }
+
     /// The answer when the append ended with this code; offsets refused before keep theirs.
     pub(super) fn answer(self, code: ErrorCode) -> OffsetCommitResponse {
         let mut response = self.response;

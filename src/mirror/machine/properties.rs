@@ -216,7 +216,7 @@ fn check(before: &PartitionMirror, after: &PartitionMirror, effects: &[MirrorEff
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_comes_the_promises_hold(steps in proptest::collection::vec(step(), 1..120)) {
