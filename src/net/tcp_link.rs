@@ -47,12 +47,13 @@ impl TcpLinkOptions {
     }
 }
 
-/// A link over sockets. Long polls, Raft's messages and everything else have a connection each,
-/// so that none waits behind another kind.
+/// A link over sockets. Long polls, Raft's messages, heartbeats and everything else have a
+/// connection each, so that none waits behind another kind.
 #[derive(Debug)]
 pub struct TcpLink {
     polls: Reconnecting,
     raft: Reconnecting,
+    heartbeats: Reconnecting,
     rest: Reconnecting,
 }
 
@@ -69,13 +70,14 @@ impl TcpLink {
                 jitter.next_u64(),
             )
         };
-        TcpLink { polls: lane(), raft: lane(), rest: lane() }
+        TcpLink { polls: lane(), raft: lane(), heartbeats: lane(), rest: lane() }
     }
 
     /// Closes its connections; the next call opens another.
     pub fn disconnect(&self) {
         self.polls.disconnect();
         self.raft.disconnect();
+        self.heartbeats.disconnect();
         self.rest.disconnect();
     }
 
@@ -84,6 +86,8 @@ impl TcpLink {
             &self.polls
         } else if key == ApiKey::RaftRpc {
             &self.raft
+        } else if key == ApiKey::BrokerHeartbeat {
+            &self.heartbeats
         } else {
             &self.rest
         }
