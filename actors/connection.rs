@@ -5,6 +5,9 @@ pub mod context;
 pub mod dispatch;
 pub mod fetch;
 pub mod fetch_sessions;
+pub mod find_coordinator;
+pub mod groups;
+pub mod mirror_states;
 pub mod produce;
 pub mod producer_ids;
 pub mod quorum;
@@ -78,7 +81,7 @@ pub struct Connection<S> {
     pub listener_name: Arc<str>,
     /// The socket.
     pub stream: S,
-    /// The other side, for the log.
+    /// The other side.
     pub peer: SocketAddr,
     /// Ends the connection.
     pub closed: CancellationToken,
@@ -100,7 +103,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection<S> {
         let Connection { directory, listener, listener_name, stream, peer, closed } = self;
         let (reading, writing) = tokio::io::split(stream);
         let (queue, answers) = mpsc::channel(CONNECTION_REQUESTS_MAX);
-        let context = RequestContext::of_client(Arc::clone(&directory), listener, listener_name);
+        let node = Arc::clone(&directory);
+        let context = RequestContext::of_client(node, listener, listener_name, peer.ip());
         let budget = directory.request_budget.clone();
         let frame_bytes_max = directory.config.network.request_max_bytes;
         let frames = FrameReader::new(reading, frame_bytes_max, budget);

@@ -1,5 +1,6 @@
 //! What a handler knows about who asks. It grants nothing by itself.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use protocol::api::ApiKey;
@@ -31,6 +32,8 @@ pub struct RequestContext {
     pub version: i16,
     /// The client's name for itself.
     pub client_id: Option<String>,
+    /// The client's address as Kafka shows it, with a leading `/`.
+    pub client_host: Arc<str>,
     /// The peer node, over a local link.
     pub peer: Option<NodeId>,
     /// Who the client is; everybody is anonymous until there is authentication.
@@ -65,6 +68,7 @@ impl RequestContext {
         directory: Arc<Directory>,
         listener: ListenerKind,
         listener_name: Arc<str>,
+        client: IpAddr,
     ) -> RequestContext {
         RequestContext {
             directory,
@@ -72,6 +76,7 @@ impl RequestContext {
             listener_name,
             version: 0,
             client_id: None,
+            client_host: Arc::from(format!("/{client}")),
             peer: None,
             principal: Arc::from("User:ANONYMOUS"),
         }
@@ -86,6 +91,7 @@ impl RequestContext {
             directory,
             version,
             client_id: None,
+            client_host: Arc::from("/127.0.0.1"),
             peer: Some(peer),
             principal: Arc::from("User:ANONYMOUS"),
         }

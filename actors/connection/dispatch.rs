@@ -7,7 +7,8 @@ use protocol::error_code::ErrorCode;
 use protocol::messages::ApiVersionsResponse;
 
 use super::context::RequestContext;
-use super::{fetch, produce, quorum};
+use super::groups::offsets;
+use super::{fetch, find_coordinator, groups, mirror_states, produce, quorum};
 
 /// What goes back to the client.
 #[derive(Debug)]
@@ -75,6 +76,23 @@ pub async fn serve(context: RequestContext, request: Request) -> Response {
         | Request::RecordMirrorStops(_)
         | Request::RecordSourceClusterId(_)
         | Request::Forward(_) => quorum::decide(context.directory, request).await,
+        Request::DescribeGroups(request) => groups::describe(&context, request).await.into(),
+        Request::FindCoordinator(request) => {
+            find_coordinator::find_coordinator(&context, request).await.into()
+        }
+        Request::Heartbeat(request) => groups::heartbeat(&context, request).await.into(),
+        Request::JoinGroup(request) => groups::join(&context, request).await.into(),
+        Request::LeaveGroup(request) => groups::leave(&context, request).await.into(),
+        Request::ListGroups(request) => groups::list(&context, request).await.into(),
+        Request::OffsetCommit(request) => offsets::commit(&context, request).await.into(),
+        Request::OffsetFetch(request) => offsets::fetch(&context, request).await.into(),
+        Request::SyncGroup(request) => groups::sync(&context, request).await.into(),
+        Request::ReadMirrorStates(request) => {
+            mirror_states::read(&context.directory, request).await.into()
+        }
+        Request::WriteMirrorStates(request) => {
+            mirror_states::write(&context.directory, request).await.into()
+        }
         other => {
             tracing::debug!(key = ?other.api_key(), "not served yet");
             std::future::pending().await
