@@ -48,7 +48,8 @@ impl AppendBudget {
     pub async fn acquire(&self, bytes: usize) -> AppendPermit {
         let units = bytes.div_ceil(UNIT).clamp(1, self.capacity);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        // The semaphore is never closed; if it were, admission without a permit is the lesser harm.
+        // The semaphore is never closed; if it were, admission without a permit is the lesser
+        // harm.
         let permit = Arc::clone(&self.semaphore).acquire_many_owned(units).await.ok();
         AppendPermit { _permit: permit }
     }

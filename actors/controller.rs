@@ -5,7 +5,7 @@ pub mod bootstrap;
 pub mod client;
 pub mod decide;
 pub mod leader;
-pub mod publisher;
+pub mod metadata_publisher;
 pub mod transport;
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::supervision::{ChildKind, Verdict};
 use leader::{
     ControllerLeader, ControllerLeaderArgs, ControllerLeaderHandle, ControllerLeaderMsg,
 };
-use publisher::{MetadataPublisher, MetadataPublisherArgs};
+use metadata_publisher::{MetadataPublisher, MetadataPublisherArgs};
 use transport::LinkTransport;
 
 /// How long a request may wait for the leader's commit.

@@ -371,7 +371,8 @@ impl Directory {
         self.controller.store(controller);
     }
 
-    /// Sends a request to the leader of the quorum, wherever it is, and retries while there is none.
+    /// Sends a request to the leader of the quorum, wherever it is, and retries while there is
+    /// none.
     ///
     /// # Errors
     /// No leader answered within `deadline`.

@@ -1,8 +1,8 @@
 //! Supervisor of this node's listeners. It binds every port before anything is served, so that a
 //! port in use is a sentence at start, and tells the other parts which ports they became.
 //!
-//! Sockets outlive it: they lie in the node's directory, and go with the node. Connections are tasks
-//! that no ending of a listener reaches.
+//! Sockets outlive it: they lie in the node's directory, and go with the node. Connections are
+//! tasks that no ending of a listener reaches.
 
 pub mod listener;
 pub mod sockets;

@@ -325,8 +325,8 @@ pub fn check_leader(view: &ReadView, leader_epoch: LeaderEpoch) -> Result<(), Er
 }
 
 /// Where the fetcher's log parts from this one (KIP-595), if it does. A mirror partition's newest
-/// epoch may lie below its leader's own; asking for one between the two is answered with the newest
-/// (D8), and an empty log answers with its start.
+/// epoch may lie below its leader's own; asking for one between the two is answered with the
+/// newest (D8), and an empty log answers with its start.
 fn divergence(view: &ReadView, wanted: &Wanted) -> Option<(LeaderEpoch, Offset)> {
     if wanted.last_fetched_epoch < LeaderEpoch(0) {
         return None;

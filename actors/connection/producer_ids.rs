@@ -44,8 +44,8 @@ pub async fn init_producer_id(
         ..InitProducerIdResponse::default()
     };
     if let Some(transactional_id) = &request.transactional_id {
-        // Nothing else ends every client's attempts at once: any code about coordinators is retried
-        // for ever, and librdkafka retries all but a few.
+        // Nothing else ends every client's attempts at once: any code about coordinators is
+        // retried for ever, and librdkafka retries all but a few.
         tracing::warn!(
             transactional_id,
             "transactions are not served: no transaction coordinator is built"

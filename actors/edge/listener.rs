@@ -1,8 +1,8 @@
 //! One accept loop: a connection that comes becomes a task of the data runtime. It reads nothing
 //! from a connection, and ends none when it ends.
 //!
-//! A controller's listener accepts at once, because the quorum forms over it. The others listen from
-//! the moment the broker is unfenced; until then who connects is refused and looks elsewhere.
+//! A controller's listener accepts at once, because the quorum forms over it. The others listen
+//! from the moment the broker is unfenced; until then who connects is refused and looks elsewhere.
 
 use std::convert::Infallible;
 use std::sync::Arc;

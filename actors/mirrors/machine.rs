@@ -1,5 +1,5 @@
-//! The mirror machine of one partition, run by the partition that leads it: events in, effects out.
-//! The rules are `mirror`'s; this file executes them.
+//! The mirror machine of one partition, run by the partition that leads it: events in, effects
+//! out. The rules are `mirror`'s; this file executes them.
 
 use std::sync::Arc;
 

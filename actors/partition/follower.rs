@@ -144,8 +144,8 @@ impl PartitionState {
 }
 
 /// Where a log has to be cut, given the other side's largest epoch not above ours and its end
-/// there (KIP-595): the smaller of both ends if we know that epoch too, else the end of our largest
-/// epoch below it, so that the next round compares further down.
+/// there (KIP-595): the smaller of both ends if we know that epoch too, else the end of our
+/// largest epoch below it, so that the next round compares further down.
 pub fn divergence_point(view: &ReadView, epoch: LeaderEpoch, end_offset: Offset) -> Offset {
     let log_end = view.log_end();
     let log_start = view.log_start();

@@ -25,7 +25,8 @@ pub struct ReplicaSet {
     followers: BTreeMap<NodeId, FollowerProgress>,
     /// The ISR the controller has committed.
     isr: BTreeSet<NodeId>,
-    /// The ISR asked for and not answered yet. Until it is, both count: a wider set is always safe.
+    /// The ISR asked for and not answered yet. Until it is, both count: a wider set is always
+    /// safe.
     asked: Option<BTreeSet<NodeId>>,
 }
 

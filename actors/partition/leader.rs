@@ -349,7 +349,8 @@ impl PartitionState {
             return;
         }
         match result {
-            // At or after the true start: a follower that has this much has all of the epoch before.
+            // At or after the true start: a follower that has this much has all of the epoch
+            // before.
             Ok(()) => leader.epoch_start = Some(log_end),
             Err(error) => {
                 tracing::error!(partition = %self.shared.id(), %error, "the epoch was not stored");

@@ -1,6 +1,6 @@
 //! Changes of ISRs on their way to the controller: gathered from all partitions of the node and
-//! sent as one AlterPartition request at a time. It decides nothing: partitions ask, the controller
-//! answers.
+//! sent as one AlterPartition request at a time. It decides nothing: partitions ask, the
+//! controller answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Runs the machine's golden scripts. Owns the little language they are written in; the scripts and
-//! what they print are in `testscripts/`.
+//! Runs the machine's golden scripts. Owns the little language they are written in; the scripts
+//! and what they print are in `testscripts/`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
