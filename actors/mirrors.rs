@@ -1,11 +1,16 @@
 //! Supervisor of this node's mirrors: one actor a mirror, with its connections to the source.
 
+pub mod handle;
 pub mod machine;
+pub mod mirror;
+pub mod source_offsets;
 
 use std::sync::Arc;
 
 use ractor::ActorRef;
 use raft::MetadataDelta;
+
+pub use handle::{MirrorHandle, SourcePartition};
 
 /// What the supervisor can be told.
 #[derive(Debug)]
@@ -31,27 +36,5 @@ impl MirrorsHandle {
         if self.actor.cast(MirrorsMsg::ImageChanged(delta)).is_err() {
             tracing::debug!("mirrors are restarting: they read the whole image then");
         }
-    }
-}
-
-/// What a mirror can be told.
-#[derive(Debug)]
-pub enum MirrorMsg {}
-
-/// A cheap handle to a mirror.
-#[derive(Debug, Clone)]
-pub struct MirrorHandle {
-    actor: ActorRef<MirrorMsg>,
-}
-
-impl MirrorHandle {
-    /// A handle to `actor`.
-    pub fn new(actor: ActorRef<MirrorMsg>) -> MirrorHandle {
-        MirrorHandle { actor }
-    }
-
-    /// The actor, for its supervisor and for chaos.
-    pub fn cell(&self) -> ractor::ActorCell {
-        self.actor.get_cell()
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use log::Lease;
+use mirror::{MirrorEvent, MirrorState, StoredState};
 use protocol::error_code::ErrorCode;
-use protocol::ids::LeaderEpoch;
-use ractor::ActorRef;
+use protocol::ids::{LeaderEpoch, Offset};
+use ractor::{ActorRef, RpcReplyPort};
 use raft::MirrorRole;
 
 use crate::directory::Directory;
@@ -17,10 +18,38 @@ use crate::partition::{PartitionMsg, PartitionShared, PartitionState};
 /// Something that happened to a mirror partition.
 #[derive(Debug)]
 pub enum MirrorInput {
+    /// Something happened at the source or to the fetcher.
+    Event {
+        /// The leader epoch that the fetcher was started in; one of an earlier leadership is
+        /// dropped.
+        leader_epoch: LeaderEpoch,
+        /// What happened.
+        event: MirrorEvent,
+    },
+    /// The mirror's actor is a new one that fetches nothing yet: a partition that is MIRRORING
+    /// starts fetching again.
+    MirrorRestarted,
+    /// What describe shows of the partition.
+    Describe(RpcReplyPort<MirrorReport>),
     /// A follower fetched.
     FollowersMoved,
     /// The high watermark may have moved.
     HighWatermarkMoved,
+}
+
+/// What describe shows of a mirror partition that is led here.
+#[derive(Debug, Clone)]
+pub struct MirrorReport {
+    /// The newest durable state; UNKNOWN while it is not known yet.
+    pub state: MirrorState,
+    /// The newest durable row, where it is known.
+    pub row: Option<StoredState>,
+    /// The log's end.
+    pub log_end: Offset,
+    /// Its high watermark.
+    pub high_watermark: Offset,
+    /// The partition's leader epoch.
+    pub leader_epoch: LeaderEpoch,
 }
 
 /// The machine and what it needs to act.
@@ -84,7 +113,11 @@ impl MirrorRunner {
 impl PartitionState {
     pub(crate) fn on_mirror(&mut self, input: MirrorInput) {
         match input {
-            MirrorInput::FollowersMoved | MirrorInput::HighWatermarkMoved => {}
+            MirrorInput::Event { .. }
+            | MirrorInput::MirrorRestarted
+            | MirrorInput::Describe(_)
+            | MirrorInput::FollowersMoved
+            | MirrorInput::HighWatermarkMoved => {}
         }
     }
 }
