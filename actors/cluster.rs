@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::children::Children;
 use crate::directory::Directory;
-use crate::node::{Node, NodeArgs, NodeHandle};
+use crate::node::{Left, Node, NodeArgs, NodeHandle};
 use crate::partition::pending::send;
 use crate::peers::Neighbours;
 use crate::supervision::ChildKind;
@@ -133,9 +133,9 @@ impl ClusterHandle {
     }
 
     /// Ends a node in order. Returns when it may be started again.
-    pub async fn stop_node(&self, node: NodeId) {
+    pub async fn stop_node(&self, node: NodeId, left: Left) {
         if let Some(node) = self.take(node).await {
-            node.stop().await;
+            node.stop(left).await;
         }
     }
 

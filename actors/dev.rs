@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::cluster::{self, ClusterHandle};
 use crate::directory::Directory;
 use crate::entropy::Entropy;
-use crate::node::NodeArgs;
+use crate::node::{Left, NodeArgs};
 use crate::peers::LinkMode;
 use crate::process::ProcessHandle;
 
@@ -186,22 +186,29 @@ impl DevCluster {
     /// Ends a node in order.
     pub async fn stop_node(&mut self, id: NodeId) {
         self.directories.remove(&id);
-        self.cluster.stop_node(id).await;
+        self.cluster.stop_node(id, Left::Others).await;
     }
 
     /// Ends all nodes as killed processes end.
     pub async fn crash(&mut self) {
-        let ids: Vec<NodeId> = std::mem::take(&mut self.directories).into_keys().collect();
-        for id in ids {
-            self.cluster.crash_node(id).await;
-        }
+        self.end_all(|cluster, id| async move { cluster.crash_node(id).await }).await;
     }
 
     /// Ends all nodes in order.
     pub async fn stop(&mut self) {
-        let ids: Vec<NodeId> = std::mem::take(&mut self.directories).into_keys().collect();
-        for id in ids {
-            self.cluster.stop_node(id).await;
+        self.end_all(|cluster, id| async move { cluster.stop_node(id, Left::Nobody).await }).await;
+    }
+
+    async fn end_all<F>(&mut self, end: impl Fn(ClusterHandle, NodeId) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let ids = std::mem::take(&mut self.directories).into_keys();
+        let ends: Vec<_> = ids.map(|id| tokio::spawn(end(self.cluster.clone(), id))).collect();
+        for ended in ends {
+            if let Err(error) = ended.await {
+                tracing::error!(%error, "a node did not end");
+            }
         }
     }
 }

@@ -79,11 +79,22 @@ pub enum NodeMsg {
         /// Answered when the directories may be opened again.
         reply: RpcReplyPort<()>,
     },
-    /// Hand leaderships over, write checkpoints, end.
+    /// Write checkpoints and end.
     Stop {
+        /// Whether somebody is left to take the leaderships over.
+        left: Left,
         /// Answered when the directories may be opened again.
         reply: RpcReplyPort<()>,
     },
+}
+
+/// Who is left when a node stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Other nodes go on: leaderships move to them first.
+    Others,
+    /// The whole cluster stops: there is nobody to hand anything to.
+    Nobody,
 }
 
 /// The actor; everything mutable is in [`NodeState`].
@@ -119,8 +130,8 @@ impl NodeHandle {
     }
 
     /// Ends the node in order. Returns when it may be started again.
-    pub async fn stop(&self) {
-        self.end(|reply| NodeMsg::Stop { reply }).await;
+    pub async fn stop(&self, left: Left) {
+        self.end(|reply| NodeMsg::Stop { left, reply }).await;
     }
 
     async fn end(&self, message: impl FnOnce(RpcReplyPort<()>) -> NodeMsg) {
@@ -203,8 +214,8 @@ impl Actor for Node {
                 send(reply, ());
                 myself.stop(None);
             }
-            NodeMsg::Stop { reply } => {
-                state.end_in_order().await;
+            NodeMsg::Stop { left, reply } => {
+                state.end_in_order(left).await;
                 send(reply, ());
                 myself.stop(None);
             }
@@ -335,9 +346,11 @@ impl NodeState {
     }
 
     /// Leaderships move away first, then the logs are closed cleanly.
-    async fn end_in_order(&mut self) {
+    async fn end_in_order(&mut self, left: Left) {
         let ordered = async {
-            crate::lifecycle::controlled_shutdown(&self.directory).await;
+            if left == Left::Others {
+                crate::lifecycle::controlled_shutdown(&self.directory).await;
+            }
             let parts =
                 [ChildKind::Edge, ChildKind::Lifecycle, ChildKind::Replicas, ChildKind::Storage];
             for kind in parts {
