@@ -181,7 +181,7 @@ impl Actor for Node {
             children: Children::default(),
             myself,
         };
-        for kind in PARTS {
+        for kind in state.parts() {
             match state.spawn_part(kind).await {
                 Ok(cell) => state.children.on_started(kind, kind, cell),
                 Err(error) => {
@@ -246,6 +246,21 @@ impl Actor for Node {
 }
 
 impl NodeState {
+    /// The parts this node starts. A simulated one opens no sockets: its requests come over links.
+    fn parts(&self) -> Vec<ChildKind> {
+        if self.args.data_threads.is_some() {
+            return PARTS.to_vec();
+        }
+        let nowhere = raft::Listener {
+            name: "PLAINTEXT".to_string(),
+            host: "simulated".to_string(),
+            port: 1,
+            security_protocol: 0,
+        };
+        self.directory.set_advertised(vec![nowhere]);
+        PARTS.into_iter().filter(|kind| *kind != ChildKind::Edge).collect()
+    }
+
     /// Starts one part on its runtime, linked to this actor.
     fn spawn_part(
         &self,
@@ -332,9 +347,15 @@ impl NodeState {
         let consensus = self.directory.controller().ok().map(|c| c.consensus().clone());
         let store = consensus.map(|consensus| consensus.crash());
         if let Ok(log_dir) = self.directory.log_dir() {
-            let crashed = tokio::task::spawn_blocking(move || log_dir.crash());
-            if let Err(error) = crashed.await {
-                tracing::error!(%error, "the log directory did not end");
+            match self.args.driver {
+                Driver::Inline => log_dir.crash(),
+                // It waits for the write that is under way.
+                Driver::Thread => {
+                    let crashed = tokio::task::spawn_blocking(move || log_dir.crash());
+                    if let Err(error) = crashed.await {
+                        tracing::error!(%error, "the log directory did not end");
+                    }
+                }
             }
         }
         self.directory.set_log_dir(None);

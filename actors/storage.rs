@@ -2,12 +2,13 @@
 //! writer thread and the logs are the log crate's.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use log::disk::Disk;
 use log::{Driver, LogDir, LogDirOptions};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::Notify;
 
 use crate::directory::Directory;
 
@@ -59,15 +60,21 @@ impl Actor for Storage {
         let log_dir = match directory.log_dir() {
             Ok(open) => open,
             Err(_not_open) => {
-                let options = LogDirOptions { driver, ..LogDirOptions::default() };
-                let opened = match driver {
-                    Driver::Inline => LogDir::open(disk, &path, options)?,
-                    Driver::Thread => {
-                        tokio::task::spawn_blocking(move || LogDir::open(disk, &path, options))
-                            .await??
+                let mut options = LogDirOptions { driver, ..LogDirOptions::default() };
+                match driver {
+                    Driver::Inline => {
+                        let queued = Arc::new(Notify::new());
+                        let wake = Arc::clone(&queued);
+                        options.on_queued = Some(Arc::new(move || wake.notify_one()));
+                        let opened = Arc::new(LogDir::open(disk, &path, options)?);
+                        drive_inline(&directory, Arc::downgrade(&opened), queued);
+                        opened
                     }
-                };
-                Arc::new(opened)
+                    Driver::Thread => {
+                        let open = move || LogDir::open(disk, &path, options);
+                        Arc::new(tokio::task::spawn_blocking(open).await??)
+                    }
+                }
             }
         };
         directory.set_log_dir(Some(Arc::clone(&log_dir)));
@@ -86,6 +93,24 @@ impl Actor for Storage {
         }
         Ok(())
     }
+}
+
+/// Runs an inline writer as a task: the simulation's form of the writer's thread.
+fn drive_inline(directory: &Directory, log_dir: Weak<LogDir>, queued: Arc<Notify>) {
+    let stopped = directory.stopped.clone();
+    directory.runtimes.spawn_data(async move {
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped.cancelled() => return,
+                () = queued.notified() => {}
+            }
+            match log_dir.upgrade() {
+                Some(log_dir) => log_dir.run_pending(),
+                None => return,
+            };
+        }
+    });
 }
 
 impl StorageState {
