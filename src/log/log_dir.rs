@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 
 use parking_lot::Mutex;
 use protocol::ids::{BrokerEpoch, LeaderEpoch, Offset, TimestampMs};
@@ -85,13 +85,13 @@ struct Shared {
     previous_broker_epoch: Option<BrokerEpoch>,
     found: Vec<LogId>,
     on_queued: Option<Arc<dyn Fn() + Send + Sync>>,
-    writer: Mutex<Run>,
+    run: Run,
 }
 
 /// Who has the writer.
 enum Run {
-    Thread(Option<JoinHandle<()>>),
-    Inline(Option<Box<Writer>>),
+    Thread { id: ThreadId, thread: Mutex<Option<JoinHandle<()>>> },
+    Inline(Mutex<Option<Box<Writer>>>),
 }
 
 impl LogDir {
@@ -206,9 +206,9 @@ impl LogDir {
     /// Runs everything queued, on this thread, with [`Driver::Inline`]; returns whether there was
     /// anything. Does nothing beside a thread, or when called from a reply.
     pub fn run_pending(&self) -> bool {
-        let Some(mut run) = self.shared.writer.try_lock() else { return false };
-        let Run::Inline(slot) = &mut *run else { return false };
-        let Some(writer) = slot else { return false };
+        let Run::Inline(writer) = &self.shared.run else { return false };
+        let Some(mut slot) = writer.try_lock() else { return false };
+        let Some(writer) = &mut *slot else { return false };
         let mut any = false;
         loop {
             let commands = self.shared.queue.take_ready();
@@ -218,7 +218,7 @@ impl LogDir {
             any = true;
             if let Some(stopped) = writer.run(commands) {
                 *slot = None;
-                drop(run);
+                drop(slot);
                 self.shared.finish(stopped);
                 return true;
             }
@@ -252,20 +252,21 @@ impl Shared {
     fn crash(&self) {
         // Dropped unanswered: whoever waits sees its reply port close.
         drop(self.queue.close());
-        // Held by somebody who runs commands: it sees the closed queue and lets the writer go.
-        let Some(mut run) = self.writer.try_lock() else { return };
-        match &mut *run {
-            Run::Inline(writer) => *writer = None,
-            Run::Thread(thread) => {
-                let thread = thread.take();
-                drop(run);
-                if let Some(thread) = thread
-                    && thread.thread().id() != std::thread::current().id()
-                    && thread.join().is_err()
-                {
+        match &self.run {
+            // Held by somebody who runs commands: it sees the closed queue and drops the writer.
+            Run::Inline(writer) => {
+                if let Some(mut writer) = writer.try_lock() {
+                    *writer = None;
+                }
+            }
+            Run::Thread { id, thread } if *id != std::thread::current().id() => {
+                let mut thread = thread.lock();
+                if thread.take().is_some_and(|thread| thread.join().is_err()) {
                     tracing::error!(path = %self.path.display(), "the log writer had panicked");
                 }
             }
+            // From a reply: the thread ends when the reply returns.
+            Run::Thread { .. } => {}
         }
     }
 }

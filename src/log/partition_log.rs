@@ -85,6 +85,11 @@ impl PartitionLog {
         self.recovery_point
     }
 
+    /// Whether appends wait to be written.
+    pub(crate) fn has_staged(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
     /// What the directory's checkpoints are to say of the log.
     pub(crate) fn checkpointed(&self) -> Checkpointed {
         Checkpointed {
@@ -95,8 +100,11 @@ impl PartitionLog {
         }
     }
 
-    /// Lets go of indexes that nobody used for a while.
-    pub(crate) fn forget_idle(&self) {
+    /// Lets go of indexes that nobody used for a while, and of producers that wrote nothing for
+    /// too long.
+    pub(crate) fn forget_idle(&self, now: TimestampMs) {
+        let expiration_ms = self.config.producer_id_expiration_ms;
+        self.view.change_producers(|states| states.expire(now, expiration_ms));
         for segment in self.view.segments().iter() {
             segment.forget_idle_indexes();
         }
@@ -270,17 +278,14 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// What is due now and then: producers idle for too long are forgotten, files that no reader
-    /// can want any more are removed.
-    pub(crate) fn on_tick(&mut self, now: TimestampMs) {
+    /// Removes the files that no reader can want any more.
+    pub(crate) fn remove_deleted(&mut self) {
         for path in std::mem::take(&mut self.removed) {
             // What stays is removed when the log is opened again.
             if let Err(error) = open::remove(&self.files, &path) {
                 tracing::warn!(log = %self.id, %error, "a deleted file stays for now");
             }
         }
-        let expiration_ms = self.config.producer_id_expiration_ms;
-        self.view.change_producers(|states| states.expire(now, expiration_ms));
     }
 
     fn check_in_debug(&self) {

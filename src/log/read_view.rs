@@ -188,6 +188,12 @@ impl ReadView {
         Offset(unstable.min(self.high_watermark.load(Ordering::Acquire)))
     }
 
+    /// Bytes of all batches the log holds.
+    #[must_use]
+    pub fn size_in_bytes(&self) -> u64 {
+        self.segments.load().iter().map(|segment| segment.bytes()).sum()
+    }
+
     /// How often the log was truncated or reset since it was opened.
     #[must_use]
     pub fn truncations(&self) -> u64 {

@@ -148,8 +148,9 @@ impl Writer {
     fn on_append(&mut self, lease: &Lease, append: Append, reply: Reply<Appended>) {
         match held(&mut self.logs, lease) {
             Ok(log) => {
+                let clean = !log.has_staged();
                 log.stage(&append, reply);
-                if !self.dirty.contains(&lease.slot) {
+                if clean && log.has_staged() {
                     self.dirty.push(lease.slot);
                 }
             }
@@ -302,13 +303,13 @@ impl Writer {
 
     fn on_tick(&mut self, now: TimestampMs) -> Result<(), Error> {
         for log in self.logs.iter_mut().flatten() {
-            log.on_tick(now);
+            log.remove_deleted();
         }
         if is_due(self.idle_closed_at, now, IDLE_MS) {
             self.idle_closed_at = Some(now);
             self.files.open.close_idle();
             for log in self.logs.iter().flatten() {
-                log.forget_idle();
+                log.forget_idle(now);
             }
         }
         if is_due(self.checkpointed_at, now, self.checkpoint_interval_ms) {

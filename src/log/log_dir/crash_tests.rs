@@ -132,7 +132,12 @@ impl Run {
                 self.model.epoch += i32::from(*epoch_rise);
                 vec![*records]
             }
-            _ => Vec::new(),
+            Step::Truncate(_)
+            | Step::Reset(_)
+            | Step::SetLogStart(_)
+            | Step::Tick
+            | Step::Kill
+            | Step::Stop => Vec::new(),
         };
         let epoch = self.model.epoch;
         counts
@@ -291,12 +296,11 @@ proptest! {
                 placed.iter().filter(|one| one.0.base >= whole.end).for_each(|one| {
                     whole.batches.push(one.0.clone());
                 });
-                let fits = match step {
-                    Step::Truncate(_) | Step::Reset(_) => before.from(start).starts_with(&found),
-                    _ => {
-                        found.starts_with(&run.model.from(start))
-                            && whole.from(start).starts_with(&found)
-                    }
+                let fits = if matches!(step, Step::Truncate(_) | Step::Reset(_)) {
+                    before.from(start).starts_with(&found)
+                } else {
+                    found.starts_with(&run.model.from(start))
+                        && whole.from(start).starts_with(&found)
                 };
                 prop_assert!(fits, "{step:?} left {found:?} of {before:?}");
                 run.model.batches = found;

@@ -55,7 +55,7 @@ pub(super) fn open(disk: Disk, path: &Path, options: LogDirOptions) -> Result<Sh
         lock,
     });
     let run = match options.driver {
-        Driver::Inline => Run::Inline(Some(Box::new(writer))),
+        Driver::Inline => Run::Inline(Mutex::new(Some(Box::new(writer)))),
         Driver::Thread => start_thread(writer, &queue, path, format!("log-{name}"))?,
     };
     Ok(Shared {
@@ -65,7 +65,7 @@ pub(super) fn open(disk: Disk, path: &Path, options: LogDirOptions) -> Result<Sh
         previous_broker_epoch,
         found,
         on_queued: options.on_queued.filter(|_| options.driver == Driver::Inline),
-        writer: Mutex::new(run),
+        run,
     })
 }
 
@@ -106,7 +106,7 @@ fn start_thread(
         .name(name)
         .spawn(run)
         .map_err(|error| Error::io("start a thread for", path, &error))?;
-    Ok(Run::Thread(Some(thread)))
+    Ok(Run::Thread { id: thread.thread().id(), thread: Mutex::new(Some(thread)) })
 }
 
 /// Opens every log of the directory, sorted by name.
