@@ -241,7 +241,8 @@ impl ControllerState {
         let Leadership { term, ready, .. } = self.leadership;
         match self.deciding_in {
             Some(deciding) if !ready || deciding != term => {
-                tracing::info!(node = %self.directory.node_id(), term = deciding, "controller → follower");
+                let node = self.directory.node_id();
+                tracing::info!(%node, term = deciding, "controller → follower");
                 self.stop_deciding();
                 self.follow_leadership();
             }

@@ -393,7 +393,8 @@ impl NodeState {
             }
         };
         if tokio::time::timeout(STOP_DEADLINE, ordered).await.is_err() {
-            tracing::warn!(node = %self.directory.node_id(), "the stop took too long: ending at once");
+            let node = self.directory.node_id();
+            tracing::warn!(%node, "the stop took too long: ending at once");
         }
         self.end_at_once().await;
     }
