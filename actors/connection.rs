@@ -3,14 +3,25 @@
 
 pub mod context;
 pub mod dispatch;
+
+pub mod admin;
+pub mod api_versions;
+pub mod describe_cluster;
+pub mod describe_configs;
+pub mod describe_topic_partitions;
+pub mod epochs;
 pub mod fetch;
 pub mod fetch_sessions;
 pub mod find_coordinator;
 pub mod groups;
+pub mod list_offsets;
+pub mod metadata;
 pub mod mirror_states;
 pub mod produce;
 pub mod producer_ids;
 pub mod quorum;
+
+mod listener_view;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,9 +30,11 @@ use bytes::Bytes;
 use net::{Frame, FrameReader, Grant};
 use protocol::Reader;
 use protocol::api::{ApiKey, Request, RequestHeader, Response};
+use protocol::error_code::ErrorCode;
 use protocol::fetch_response::fetch_response_chunks;
 use protocol::frame::response_frame;
 use protocol::ids::NodeId;
+use protocol::messages::CreateMirrorResponse;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -151,7 +164,7 @@ async fn begin(frame: Frame, context: &RequestContext) -> Result<InFlight, Error
     let api = ApiKey::from_i16(key).filter(|api| context.serves(*api)).ok_or(not_served)?;
     if api == ApiKey::ApiVersions && !api.versions().contains(&version) {
         // Asked in a version to come: answered in version 0, so that the client can step down.
-        let begun = Begun::Done(dispatch::unsupported_api_versions());
+        let begun = Begun::Done(api_versions::unsupported_version().into());
         return Ok(InFlight { key: api, version: 0, correlation_id, begun, _grant: grant });
     }
     if !api.versions().contains(&version) {
@@ -160,12 +173,20 @@ async fn begin(frame: Frame, context: &RequestContext) -> Result<InFlight, Error
     let context = context.with_request(version, client_id);
     let begun = match Request::decode(api, version, &mut reader) {
         Ok(request) => dispatch::begin(context, request).await,
-        Err(protocol::Error::UnregisterController) => {
-            return Err(Error::NotServed { key, version });
-        }
+        Err(protocol::Error::UnregisterController) => Begun::Done(unregister_controller()),
         Err(error) => return Err(Error::Malformed { key, version, error }),
     };
     Ok(InFlight { key: api, version, correlation_id, begun, _grant: grant })
+}
+
+/// The answer to Kafka's UnregisterController, whose key is CreateMirror's: both have the same form.
+fn unregister_controller() -> Response {
+    CreateMirrorResponse {
+        error_code: ErrorCode::UnsupportedVersion.code(),
+        error_message: Some("UnregisterController is not served.".to_owned()),
+        ..CreateMirrorResponse::default()
+    }
+    .into()
 }
 
 /// Answers in the order of the requests.
@@ -199,14 +220,17 @@ fn encode(
 }
 
 /// Serves a request of another node of the cluster over a local link: as a request of the newest
-/// version, without a byte.
-pub async fn serve_peer(directory: Arc<Directory>, from: NodeId, request: Request) -> Response {
+/// version, without a byte. `None` is what would end a connection: the request is not served.
+pub async fn serve_peer(
+    directory: Arc<Directory>,
+    from: NodeId,
+    request: Request,
+) -> Option<Response> {
     let version = *request.api_key().versions().end();
     let context = RequestContext::of_peer(directory, from, version);
     let begun = dispatch::begin(context, request).await;
     match begun.finish().await {
-        Answer::Response(response) => response,
-        // A peer asks for an answer to everything it sends.
-        Answer::Nothing | Answer::Close => std::future::pending().await,
+        Answer::Response(response) => Some(response),
+        Answer::Nothing | Answer::Close => None,
     }
 }

@@ -170,6 +170,7 @@ impl PeerLink for LocalLink {
             if directory.stopped.is_cancelled() {
                 return Err(gone());
             }
+            let key = request.api_key();
             let runtime = match self.plane {
                 Plane::Control => directory.runtimes.control.clone(),
                 Plane::Data => directory.runtimes.data.clone(),
@@ -177,7 +178,8 @@ impl PeerLink for LocalLink {
             let served = runtime.spawn(connection::serve_peer(directory, self.from, request));
             let served = AbortServing(served);
             match tokio::time::timeout(deadline, served).await {
-                Ok(Some(response)) => Ok(response),
+                Ok(Some(Some(response))) => Ok(response),
+                Ok(Some(None)) => Err(LinkError::Unsupported { key }),
                 Ok(None) => Err(gone()),
                 Err(_elapsed) => Err(LinkError::TimedOut { after: deadline }),
             }
@@ -186,10 +188,11 @@ impl PeerLink for LocalLink {
 }
 
 /// A served request that ends when its caller stops waiting.
-struct AbortServing(tokio::task::JoinHandle<Response>);
+struct AbortServing(tokio::task::JoinHandle<Option<Response>>);
 
 impl Future for AbortServing {
-    type Output = Option<Response>;
+    /// `None` when the node that served ended; within, `None` for a request it does not serve.
+    type Output = Option<Option<Response>>;
 
     fn poll(
         mut self: std::pin::Pin<&mut Self>,

@@ -29,7 +29,7 @@ pub use image::{
     MirrorTopic, MirrorsImage, PartitionImage, ProducerIdCursor, Settings, StopState, TopicImage,
     TopicsImage,
 };
-pub use mirror_name::{MirrorName, NAME_LENGTH_MAX};
+pub use mirror_name::{MirrorName, NAME_LENGTH_MAX, name_fault};
 pub use mirrors::{StartArgs, StateTopicArgs};
 pub use partitions::LEADER_EPOCH_JUMP_MAX;
 pub use producer_ids::PRODUCER_IDS_BLOCK;

@@ -37,7 +37,7 @@ impl MirrorName {
 }
 
 /// What is wrong with a topic's or mirror's name, to follow the word "name"; `None` if nothing.
-pub(crate) fn name_fault(name: &str) -> Option<String> {
+pub fn name_fault(name: &str) -> Option<String> {
     if name.is_empty() {
         Some("is illegal, it can't be empty".to_owned())
     } else if name == "." || name == ".." {

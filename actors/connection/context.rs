@@ -6,6 +6,7 @@ use std::sync::Arc;
 use protocol::api::ApiKey;
 use protocol::ids::NodeId;
 
+use super::dispatch;
 use crate::directory::Directory;
 
 /// What a listener is for.
@@ -42,7 +43,7 @@ pub struct RequestContext {
 
 /// Keys that only the brokers of the cluster may use (CLUSTER_ACTION once there is an authorizer).
 const INTER_BROKER: [ApiKey; 4] = [
-    ApiKey::AlterPartition,
+    ApiKey::BumpLeaderEpochs,
     ApiKey::ReadMirrorStates,
     ApiKey::WriteMirrorStates,
     ApiKey::WriteTxnMarkers,
@@ -59,8 +60,12 @@ const CONTROLLER: [ApiKey; 6] = [
 ];
 
 /// Keys that only the controller listener serves.
-const CONTROLLER_ONLY: [ApiKey; 3] =
-    [ApiKey::BrokerRegistration, ApiKey::BrokerHeartbeat, ApiKey::AllocateProducerIds];
+const CONTROLLER_ONLY: [ApiKey; 4] = [
+    ApiKey::AlterPartition,
+    ApiKey::BrokerRegistration,
+    ApiKey::BrokerHeartbeat,
+    ApiKey::AllocateProducerIds,
+];
 
 impl RequestContext {
     /// A connection's context before its first request.
@@ -104,6 +109,9 @@ impl RequestContext {
 
     /// Whether the listener serves this key.
     pub fn serves(&self, key: ApiKey) -> bool {
+        if !dispatch::is_served(key) || !self.administers(key) {
+            return false;
+        }
         match self.listener {
             ListenerKind::Controller => key.is_private() || CONTROLLER.contains(&key),
             ListenerKind::InterBroker => !key.is_private() && !CONTROLLER_ONLY.contains(&key),
@@ -113,6 +121,16 @@ impl RequestContext {
                     && !INTER_BROKER.contains(&key)
             }
         }
+    }
+
+    /// Whether the listener takes this key if it is one of the commands of mirroring, which
+    /// `mirror.admin.listeners` can confine.
+    fn administers(&self, key: ApiKey) -> bool {
+        let confined = &self.directory.config.mirror_admin_listeners;
+        let command = key.is_mirroring() && !INTER_BROKER.contains(&key);
+        !command
+            || confined.is_empty()
+            || confined.iter().any(|name| **name == *self.listener_name)
     }
 
     /// Whether the request may act as a broker: a peer, or the inter-broker listener.

@@ -2,13 +2,15 @@
 
 use std::pin::Pin;
 
-use protocol::api::{Request, Response};
-use protocol::error_code::ErrorCode;
-use protocol::messages::ApiVersionsResponse;
+use protocol::api::{ApiKey, Request, Response};
 
 use super::context::RequestContext;
 use super::groups::offsets;
-use super::{fetch, find_coordinator, groups, mirror_states, produce, quorum};
+use super::{
+    admin, api_versions, describe_cluster, describe_configs, describe_topic_partitions, epochs,
+    fetch, find_coordinator, groups, list_offsets, metadata, mirror_states, produce, producer_ids,
+    quorum,
+};
 
 /// What goes back to the client.
 #[derive(Debug)]
@@ -49,23 +51,62 @@ impl Begun {
 pub async fn begin(context: RequestContext, request: Request) -> Begun {
     match request {
         Request::Produce(request) => produce::begin(context, request).await,
-        other => Begun::later(async move { Answer::Response(serve(context, other).await) }),
+        other => Begun::later(async move {
+            serve(context, other).await.map_or(Answer::Close, Answer::Response)
+        }),
     }
 }
 
-/// The answer to ApiVersions in a version this node does not know: version 0, with the error.
-pub fn unsupported_api_versions() -> Response {
-    ApiVersionsResponse {
-        error_code: ErrorCode::UnsupportedVersion.code(),
-        ..ApiVersionsResponse::default()
+/// Whether [`serve`] has a handler for a key. A request for any other ends its connection, as Kafka
+/// ends one for a key it does not know, and no listener tells of it.
+pub fn is_served(key: ApiKey) -> bool {
+    match key {
+        // Mirrors.
+        ApiKey::CreateMirror
+        | ApiKey::StartMirrorTopics
+        | ApiKey::StopMirrorTopics
+        | ApiKey::ListMirrors
+        | ApiKey::DescribeMirrors => false,
+        // Not built: transactions, and the commands of mirroring beyond stop.
+        ApiKey::WriteTxnMarkers
+        | ApiKey::PauseMirrorTopics
+        | ApiKey::ResumeMirrorTopics
+        | ApiKey::DeleteMirror => false,
+        _ => true,
     }
-    .into()
 }
 
-/// Runs a request to its answer.
-pub async fn serve(context: RequestContext, request: Request) -> Response {
-    match request {
+/// Runs a request to its answer; `None` for one that nobody serves (see [`is_served`]).
+#[expect(clippy::too_many_lines, reason = "one flat match over all requests")]
+pub async fn serve(context: RequestContext, request: Request) -> Option<Response> {
+    Some(match request {
+        Request::ApiVersions(request) => api_versions::api_versions(&context, &request).into(),
+        Request::CreatePartitions(request) => {
+            admin::create_partitions(context, request).await.into()
+        }
+        Request::CreateTopics(request) => admin::create_topics(context, request).await.into(),
+        Request::DeleteTopics(request) => admin::delete_topics(context, request).await.into(),
+        Request::DescribeCluster(request) => {
+            describe_cluster::describe_cluster(&context, &request).into()
+        }
+        Request::DescribeConfigs(request) => {
+            describe_configs::describe_configs(&context, &request).into()
+        }
+        Request::DescribeTopicPartitions(request) => {
+            describe_topic_partitions::describe_topic_partitions(&context, &request).into()
+        }
         Request::Fetch(request) => fetch::fetch(context, request).await.into(),
+        Request::IncrementalAlterConfigs(request) => {
+            admin::incremental_alter_configs(context, request).await.into()
+        }
+        Request::InitProducerId(request) => {
+            producer_ids::init_producer_id(context, request).await.into()
+        }
+        Request::ListOffsets(request) => list_offsets::list_offsets(context, request).await.into(),
+        Request::Metadata(request) => metadata::metadata(context, request).await.into(),
+        Request::OffsetForLeaderEpoch(request) => {
+            epochs::offset_for_leader_epoch(&context, &request).into()
+        }
         Request::QuorumHello(request) => quorum::hello(context.directory, request).await.into(),
         Request::RaftRpc(request) => quorum::raft_rpc(context.directory, request).await.into(),
         Request::AlterPartition(_)
@@ -94,8 +135,8 @@ pub async fn serve(context: RequestContext, request: Request) -> Response {
             mirror_states::write(&context.directory, request).await.into()
         }
         other => {
-            tracing::debug!(key = ?other.api_key(), "not served yet");
-            std::future::pending().await
+            tracing::debug!(key = ?other.api_key(), "not served");
+            return None;
         }
-    }
+    })
 }

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::context::RequestContext;
 use super::fetch_sessions::{SessionPartition, SessionRef, Told, Wanted};
+use super::listener_view::ListenerView;
 use crate::partition::{PartitionHandle, waiters::ParkedFetch};
 
 /// The version from which topics are named by id.
@@ -286,7 +287,11 @@ async fn read_bytes(
     tokio::task::spawn_blocking(read).await.unwrap_or(Err(log::Error::WouldBlock))
 }
 
-fn leading_view(
+/// The log of a partition that this node leads, in the leader epoch the asker knows (−1: any).
+///
+/// # Errors
+/// The code of a partition that is unknown, or led elsewhere or in another epoch.
+pub(super) fn leading_view(
     context: &RequestContext,
     id: TopicIdPartition,
     leader_epoch: LeaderEpoch,
@@ -459,17 +464,14 @@ fn add_endpoints(context: &RequestContext, response: &mut FetchResponse) {
     leaders.sort_unstable();
     leaders.dedup();
     let image = context.directory.image();
+    let view = ListenerView::new(&image, &context.listener_name);
     for leader in leaders {
-        let listener = image
-            .cluster
-            .broker(NodeId(leader))
-            .and_then(|broker| broker.listeners.first().cloned());
-        if let Some(listener) = listener {
+        if let Some(listener) = view.reach(NodeId(leader)) {
             response.node_endpoints.push(NodeEndpoint {
                 node_id: leader,
-                host: listener.host,
+                host: listener.host.clone(),
                 port: i32::from(listener.port),
-                rack: None,
+                rack: image.cluster.broker(NodeId(leader)).and_then(|broker| broker.rack.clone()),
             });
         }
     }
