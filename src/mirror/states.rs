@@ -136,7 +136,7 @@ impl MirrorState {
             Unknown,
         };
         match self {
-            Unknown => matches!(next, Unknown | Preparing | Stopping | Failed),
+            Unknown => matches!(next, Unknown | Preparing | Stopping),
             Preparing => {
                 matches!(next, Preparing | EpochFencing | Mirroring | Stopping | Failed)
             }
@@ -144,8 +144,8 @@ impl MirrorState {
             Mirroring => {
                 matches!(next, Mirroring | EpochFencing | Pausing | Stopping | Failed)
             }
-            Pausing => matches!(next, Pausing | Paused | Stopping | Failed),
-            Paused => matches!(next, Paused | Mirroring | Stopping | Failed),
+            Pausing => matches!(next, Pausing | Paused | Stopping),
+            Paused => matches!(next, Paused | Mirroring | Stopping),
             Stopping => matches!(next, Stopping | Stopped),
             Stopped => matches!(next, Stopped | Preparing),
             Failed => {
