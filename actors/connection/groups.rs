@@ -1,6 +1,6 @@
 //! JoinGroup (versions 0 to 9), SyncGroup (0 to 5), Heartbeat (0 to 4), LeaveGroup (0 to 5),
-//! ListGroups (0 to 5) and DescribeGroups (0 to 6). Owns the way to the group's coordinator and the
-//! answers when there is none here; what a group does is the coordinator's machine.
+//! ListGroups (0 to 5) and DescribeGroups (0 to 6). Owns the way to the group's coordinator and
+//! the answers when there is none here; what a group does is the coordinator's machine.
 //!
 //! The answers of joins and syncs wait for other members: such a request ends with its connection,
 //! or long after the rebalance should have.
@@ -25,8 +25,8 @@ use crate::coordinators::{ShardKind, locate};
 /// How long a coordinator may take for what waits for nobody else.
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long past the rebalance timeout a join waits at most, and a sync in all: the machine answers
-/// at its own timers, so this only bounds what a fault would leave behind.
+/// How long past the rebalance timeout a join waits at most, and a sync in all: the machine
+/// answers at its own timers, so this only bounds what a fault would leave behind.
 const REBALANCE_SLACK: Duration = Duration::from_secs(60);
 
 /// The longest rebalance of which a sync knows nothing (`max.poll.interval.ms` may be any).

@@ -1,6 +1,7 @@
-//! ReadMirrorStates and WriteMirrorStates (keys 100 and 101, version 0): between brokers only. Owns
-//! the way from a request to the shards that coordinate its partitions, and back; a row of a shard
-//! that is not this node's is answered with NOT_COORDINATOR. A write is answered when it is durable.
+//! ReadMirrorStates and WriteMirrorStates (keys 100 and 101, version 0): between brokers only.
+//! Owns the way from a request to the shards that coordinate its partitions, and back; a row of a
+//! shard that is not this node's is answered with NOT_COORDINATOR. A write is answered when it is
+//! durable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

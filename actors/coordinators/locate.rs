@@ -1,5 +1,5 @@
-//! Where a key is coordinated: the internal topic's partition, its leader, and this node's shard of
-//! it. It asks no coordinator anything; it has the topic made when it is missing.
+//! Where a key is coordinated: the internal topic's partition, its leader, and this node's shard
+//! of it. It asks no coordinator anything; it has the topic made when it is missing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -154,8 +154,8 @@ impl MirrorHandle {
         self.ask(deadline, |reply| MirrorMsg::AskSourceEpochEnd { partition, epoch, reply }).await
     }
 
-    /// Finds out whether the source answers and is the cluster it was. One probe serves all who ask
-    /// meanwhile.
+    /// Finds out whether the source answers and is the cluster it was. One probe serves all who
+    /// ask meanwhile.
     ///
     /// # Errors
     /// As [`MirrorHandle::ask_source`].
@@ -172,8 +172,8 @@ impl MirrorHandle {
         }
     }
 
-    /// Ends the fetching of a partition. Returns when no append of a mirror fetcher for it is under
-    /// way or will come; at once when nothing fetches.
+    /// Ends the fetching of a partition. Returns when no append of a mirror fetcher for it is
+    /// under way or will come; at once when nothing fetches.
     ///
     /// # Errors
     /// The fetcher did not let go within `deadline`.

@@ -1,8 +1,8 @@
 """The first figures of a release build, with Apache Kafka beside it in the same run.
 
-Owns the measurements and the bars they are held to. Exit code 1 below half of a bar; a figure below
-80 % of one is marked short. Client and broker share the machine, so MB per CPU second of the broker
-is the figure that travels. MB is a million bytes.
+Owns the measurements and the bars they are held to. Exit code 1 below half of a bar; a figure
+below 80 % of one is marked short. Client and broker share the machine, so MB per CPU second of
+the broker is the figure that travels. MB is a million bytes.
 """
 
 import os
@@ -78,7 +78,7 @@ def starts():
 
 
 def kafka_start():
-    """(ms from spawn to a Metadata answer of three nodes, idle bytes), the format step included."""
+    """(ms from spawn to a Metadata answer of three nodes, idle bytes), format included."""
     began = time.monotonic()
     with harness.Kafka(nodes=3) as kafka:
         wall = (time.monotonic() - began) * 1000

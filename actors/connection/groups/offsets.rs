@@ -1,5 +1,5 @@
-//! OffsetCommit (versions 2 to 10) and OffsetFetch (1 to 10). Owns topic names and ids, and the way
-//! to the coordinators; who may commit is the coordinator's machine.
+//! OffsetCommit (versions 2 to 10) and OffsetFetch (1 to 10). Owns topic names and ids, and the
+//! way to the coordinators; who may commit is the coordinator's machine.
 //!
 //! From version 10 on both name topics by id. A topic that does not exist is answered here, with
 //! UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION, and the others go on without it.

@@ -1,5 +1,6 @@
-//! Random requests against the group coordinator. Owns the promises that hold whatever comes: every
-//! request is answered exactly once, and what a new coordinator reads is what the old one held.
+//! Random requests against the group coordinator. Owns the promises that hold whatever comes:
+//! every request is answered exactly once, and what a new coordinator reads is what the old one
+//! held.
 
 use std::collections::{BTreeSet, VecDeque};
 
