@@ -56,6 +56,8 @@ pub mod children;
 
 pub mod settings;
 
+pub mod crash_point;
+
 pub mod clock;
 
 pub mod entropy;

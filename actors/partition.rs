@@ -201,12 +201,12 @@ pub enum Role {
 /// The state of one incarnation of the actor.
 #[derive(Debug)]
 pub struct PartitionState {
-    directory: Arc<Directory>,
-    shared: Arc<PartitionShared>,
-    lease: Lease,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) shared: Arc<PartitionShared>,
+    pub(crate) lease: Lease,
     role: Role,
-    mirror: Option<MirrorRunner>,
-    myself: ActorRef<PartitionMsg>,
+    pub(crate) mirror: Option<MirrorRunner>,
+    pub(crate) myself: ActorRef<PartitionMsg>,
 }
 
 impl Actor for Partition {

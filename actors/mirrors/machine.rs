@@ -1,94 +1,151 @@
-//! The mirror machine of one partition, run by the partition that leads it: events in, effects
-//! out. The rules are `mirror`'s; this file executes them.
+//! The mirror machine of one partition, run by the partition that leads it: events in, effects out.
+//! The rules are the `mirror` crate's; this file keeps the machine in step with what happens, the
+//! effects are carried out in `machine/effects.rs`.
 
+mod effects;
+mod remote;
+mod stop;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use log::Lease;
-use mirror::{MirrorEvent, MirrorState, StoredState};
+use mirror::truncation::LogFacts;
+use mirror::{
+    ControllerRecord, DesiredState, LeadershipEvent, LogEvent, MirrorEvent, MirrorState,
+    PartitionMirror, StopEvent, StoredState, WriteAccess,
+};
+use protocol::batch;
 use protocol::error_code::ErrorCode;
 use protocol::ids::{LeaderEpoch, Offset};
 use ractor::{ActorRef, RpcReplyPort};
-use raft::MirrorRole;
+use raft::{MirrorDesired, MirrorName, MirrorRole, MirrorStop};
 
+use super::SourcePartition;
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::partition::pending::send;
 use crate::partition::{PartitionMsg, PartitionShared, PartitionState};
 
 /// Something that happened to a mirror partition.
 #[derive(Debug)]
 pub enum MirrorInput {
-    /// Something happened at the source or to the fetcher.
+    /// From a fetcher, about the fetching of one leader epoch.
     Event {
-        /// The leader epoch that the fetcher was started in; one of an earlier leadership is
-        /// dropped.
+        /// The epoch given to StartFetching.
         leader_epoch: LeaderEpoch,
         /// What happened.
         event: MirrorEvent,
     },
-    /// The mirror's actor is a new one that fetches nothing yet: a partition that is MIRRORING
-    /// starts fetching again.
-    MirrorRestarted,
-    /// What describe shows of the partition.
-    Describe(RpcReplyPort<MirrorReport>),
+    /// The answer to an effect of one leadership.
+    Answer {
+        /// The leadership, by the runner's number.
+        generation: u64,
+        /// The answer.
+        event: MirrorEvent,
+    },
+    /// The timer of that number went off.
+    Timer {
+        /// The leadership.
+        generation: u64,
+        /// The timer's number: a replaced one is ignored.
+        timer: u64,
+    },
     /// A follower fetched.
     FollowersMoved,
     /// The high watermark may have moved.
     HighWatermarkMoved,
+    /// The mirror's actor was restarted and fetches nothing yet.
+    MirrorRestarted,
+    /// An operator asks again for what is wanted already: FAILED tries at once.
+    RetryNow,
+    /// What to show of the partition.
+    Describe(RpcReplyPort<MirrorReport>),
 }
 
-/// What describe shows of a mirror partition that is led here.
+/// What a leader can say of its mirror partition.
 #[derive(Debug, Clone)]
 pub struct MirrorReport {
-    /// The newest durable state; UNKNOWN while it is not known yet.
+    /// The state.
     pub state: MirrorState,
-    /// The newest durable row, where it is known.
+    /// The newest durable row, while the machine has one.
     pub row: Option<StoredState>,
-    /// The log's end.
-    pub log_end: Offset,
-    /// Its high watermark.
-    pub high_watermark: Offset,
-    /// The partition's leader epoch.
+    /// The epoch it leads in.
     pub leader_epoch: LeaderEpoch,
+    /// One past the last offset.
+    pub log_end: Offset,
+    /// The high watermark.
+    pub high_watermark: Offset,
+}
+
+/// What the machine waits for of its own partition, looked at whenever something moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Awaited {
+    /// No follower that counts holds more than this.
+    followers: Option<Offset>,
+    /// The high watermark is the log end.
+    high_watermark: bool,
 }
 
 /// The machine and what it needs to act.
 #[derive(Debug)]
 pub struct MirrorRunner {
+    directory: Arc<Directory>,
     shared: Arc<PartitionShared>,
-    role: MirrorRole,
+    lease: Lease,
+    partition: ActorRef<PartitionMsg>,
+    mirror: MirrorName,
+    machine: PartitionMirror,
     leader_epoch: LeaderEpoch,
+    desired: DesiredState,
+    record: ControllerRecord,
+    awaited: Awaited,
+    /// Number of this leadership: answers to an earlier one's effects are dropped.
+    generation: u64,
+    timer: u64,
+    /// Starts the fetching again when the mirror's actor is not up yet.
+    fetching: Option<crate::runtimes::AbortOnDrop>,
 }
 
 impl MirrorRunner {
-    /// Starts the machine at the beginning of a leadership.
-    pub fn start(
-        _directory: Arc<Directory>,
-        shared: Arc<PartitionShared>,
-        _lease: Lease,
-        _partition: ActorRef<PartitionMsg>,
-        role: &MirrorRole,
-        leader_epoch: LeaderEpoch,
-    ) -> MirrorRunner {
-        MirrorRunner { shared, role: role.clone(), leader_epoch }
-    }
-
-    /// The image says something else of the partition, or its leader epoch was bumped.
-    pub fn on_role_changed(&mut self, role: &MirrorRole, leader_epoch: LeaderEpoch) {
-        self.role = role.clone();
-        self.leader_epoch = leader_epoch;
+    /// A machine at the beginning of a leadership; [`PartitionState::on_mirror_lead`] starts it.
+    fn new(partition: &PartitionState, role: &MirrorRole, leader_epoch: LeaderEpoch) -> Option<Self> {
+        let (mirror, desired, record) = wish_of(role)?;
+        Some(MirrorRunner {
+            directory: Arc::clone(&partition.directory),
+            shared: Arc::clone(&partition.shared),
+            lease: partition.lease.clone(),
+            partition: partition.myself.clone(),
+            mirror,
+            machine: PartitionMirror::default(),
+            leader_epoch,
+            desired,
+            record,
+            awaited: Awaited::default(),
+            generation: partition.directory.entropy.next_u64(),
+            timer: 0,
+            fetching: None,
+        })
     }
 
     /// Whether clients may write.
     ///
     /// # Errors
-    /// POLICY_VIOLATION with topic, mirror and state while they may not.
+    /// POLICY_VIOLATION with topic, mirror and state while they may not; NOT_LEADER_OR_FOLLOWER,
+    /// which clients retry, while the state is not known yet (D3).
     pub fn check_writable(&self) -> Result<(), Error> {
-        match &self.role {
-            MirrorRole::None { .. } | MirrorRole::Stopped { .. } => Ok(()),
-            MirrorRole::Mirroring { mirror, .. } => Err(Error::refused_with(
+        match self.machine.write_access() {
+            WriteAccess::Allowed => Ok(()),
+            WriteAccess::NotYet => Err(Error::refused(ErrorCode::NotLeaderOrFollower)),
+            WriteAccess::ReadOnly(state) => Err(Error::refused_with(
                 ErrorCode::PolicyViolation,
-                format!("topic {} is read-only: mirror {mirror}", self.shared.topic),
+                format!(
+                    "topic {} is read-only: it is {} in mirror {}; stop mirroring it to write",
+                    self.shared.topic,
+                    state.name(),
+                    self.mirror
+                ),
             )),
         }
     }
@@ -97,27 +154,214 @@ impl MirrorRunner {
     ///
     /// # Errors
     /// When the machine is not mirroring, or a batch's epoch is above ours (D8).
-    pub fn admit_batches(
-        &self,
-        _batches: &Bytes,
-        _leader_epoch: LeaderEpoch,
-    ) -> Result<(), Error> {
-        if self.role.is_read_only() {
-            Ok(())
-        } else {
-            Err(Error::refused(ErrorCode::PolicyViolation))
+    pub fn admit_batches(&self, batches: &Bytes, leader_epoch: LeaderEpoch) -> Result<(), Error> {
+        if self.machine.state() != MirrorState::Mirroring {
+            return Err(Error::refused_with(
+                ErrorCode::NotLeaderOrFollower,
+                format!("the partition is {}, not MIRRORING", self.machine.state().name()),
+            ));
+        }
+        for found in batch::split(batches.clone()) {
+            let epoch = match found {
+                Ok(found) => found.header.leader_epoch,
+                // The log names what is wrong with it.
+                Err(_broken) => return Ok(()),
+            };
+            if !mirror::epochs::may_append(leader_epoch, epoch) {
+                return Err(Error::refused_with(
+                    ErrorCode::FencedLeaderEpoch,
+                    format!("a batch of epoch {epoch} is above the leader epoch {leader_epoch}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The source's partition that this one copies.
+    fn source_partition(&self) -> SourcePartition {
+        SourcePartition {
+            topic: self.shared.topic.clone(),
+            topic_id: self.shared.topic_id,
+            partition: self.shared.partition,
+        }
+    }
+
+    fn facts(&self) -> LogFacts {
+        let view = &self.lease.view;
+        let mut open: Vec<_> =
+            view.open_transactions().iter().map(|open| open.producer_id).collect();
+        open.sort_unstable();
+        LogFacts {
+            start: view.log_start(),
+            end: view.log_end(),
+            newest_epoch: view.last_epoch(),
+            open_transactions: open,
+        }
+    }
+
+    fn report(&self) -> MirrorReport {
+        MirrorReport {
+            state: self.machine.state(),
+            row: self.machine.row().cloned(),
+            leader_epoch: self.leader_epoch,
+            log_end: self.lease.view.log_end(),
+            high_watermark: self.lease.view.high_watermark(),
+        }
+    }
+
+    /// Feeds events and carries out their effects until nothing more happens at once.
+    fn feed(&mut self, partition: &mut PartitionState, event: impl Into<MirrorEvent>) {
+        let mut events = VecDeque::from([event.into()]);
+        while let Some(event) = events.pop_front() {
+            let name = event.name();
+            match mirror::next(&self.machine, event, self.directory.clock.now()) {
+                Ok((machine, effects)) => {
+                    self.machine = machine;
+                    for effect in effects {
+                        events.extend(self.execute(partition, effect));
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(
+                        partition = %self.shared.id(), event = name, %error, "event refused"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Looks whether something awaited has come.
+    fn look(&mut self, partition: &mut PartitionState) {
+        if let Some(end) = self.awaited.followers
+            && partition.followers_hold_at_most(end)
+        {
+            self.awaited.followers = None;
+            self.feed(partition, LogEvent::FollowersAligned);
+        }
+        let view = &self.lease.view;
+        if self.awaited.high_watermark && view.high_watermark() >= view.log_end() {
+            self.awaited.high_watermark = false;
+            let facts = self.facts();
+            self.feed(partition, StopEvent::HighWatermarkReached(facts));
+        }
+    }
+
+    fn on_input(&mut self, partition: &mut PartitionState, input: MirrorInput) {
+        match input {
+            MirrorInput::Event { leader_epoch, event } => {
+                if leader_epoch == self.leader_epoch {
+                    self.feed(partition, event);
+                }
+            }
+            MirrorInput::Answer { generation, event } => {
+                if generation == self.generation {
+                    self.feed(partition, event);
+                }
+            }
+            MirrorInput::Timer { generation, timer } => {
+                if generation == self.generation && timer == self.timer {
+                    self.feed(partition, MirrorEvent::Woke);
+                }
+            }
+            MirrorInput::FollowersMoved | MirrorInput::HighWatermarkMoved => self.look(partition),
+            MirrorInput::MirrorRestarted => {
+                if self.machine.state() == MirrorState::Mirroring {
+                    self.start_fetching(self.leader_epoch);
+                }
+            }
+            MirrorInput::RetryNow => {
+                let (desired, record) = (self.desired, self.record);
+                self.feed(partition, LeadershipEvent::ControllerChanged { desired, record });
+            }
+            MirrorInput::Describe(reply) => send(reply, self.report()),
+        }
+    }
+
+    /// The image says something else of the partition, or its leader epoch was bumped.
+    fn on_role_changed(
+        &mut self,
+        partition: &mut PartitionState,
+        role: &MirrorRole,
+        leader_epoch: LeaderEpoch,
+    ) {
+        if leader_epoch > self.leader_epoch {
+            self.leader_epoch = leader_epoch;
+            self.feed(partition, LeadershipEvent::LeaderEpochRaised { leader_epoch });
+        }
+        let Some((_, desired, record)) = wish_of(role) else {
+            return;
+        };
+        if (desired, record) != (self.desired, self.record) {
+            (self.desired, self.record) = (desired, record);
+            self.feed(partition, LeadershipEvent::ControllerChanged { desired, record });
         }
     }
 }
 
 impl PartitionState {
+    /// Hands something to the machine, if there is one.
     pub(crate) fn on_mirror(&mut self, input: MirrorInput) {
-        match input {
-            MirrorInput::Event { .. }
-            | MirrorInput::MirrorRestarted
-            | MirrorInput::Describe(_)
-            | MirrorInput::FollowersMoved
-            | MirrorInput::HighWatermarkMoved => {}
+        if let Some(mut runner) = self.mirror.take() {
+            runner.on_input(self, input);
+            self.mirror = Some(runner);
         }
+    }
+
+    /// Keeps the machine in step with the image while this replica leads.
+    pub(crate) fn on_mirror_lead(&mut self, role: &MirrorRole, leader_epoch: LeaderEpoch) {
+        if let Some(mut runner) = self.mirror.take() {
+            if wish_of(role).is_some_and(|(mirror, ..)| mirror == runner.mirror) {
+                runner.on_role_changed(self, role, leader_epoch);
+                self.mirror = Some(runner);
+                return;
+            }
+            runner.feed(self, LeadershipEvent::LostLeadership);
+        }
+        if let Some(mut runner) = MirrorRunner::new(self, role, leader_epoch) {
+            let (desired, record) = (runner.desired, runner.record);
+            let jitter_seed = runner.generation;
+            runner.feed(
+                self,
+                LeadershipEvent::BecameLeader { leader_epoch, desired, record, jitter_seed },
+            );
+            self.mirror = Some(runner);
+        }
+    }
+
+    /// Ends the machine with the leadership.
+    pub(crate) fn on_mirror_lost(&mut self) {
+        if let Some(mut runner) = self.mirror.take() {
+            runner.feed(self, LeadershipEvent::LostLeadership);
+        }
+    }
+}
+
+/// What the image wants of a mirror partition; `None` for an ordinary one.
+fn wish_of(role: &MirrorRole) -> Option<(MirrorName, DesiredState, ControllerRecord)> {
+    match role {
+        MirrorRole::None { .. } => None,
+        MirrorRole::Mirroring { mirror, desired, adopted, last_stop } => {
+            let stop = last_stop.as_deref().filter(|stop| stop.was_mirrored());
+            let record = record_of(stop, !adopted || stop.is_some(), false);
+            let desired = match desired {
+                MirrorDesired::Active => DesiredState::Active,
+                MirrorDesired::Paused => DesiredState::Paused,
+                MirrorDesired::Stopped => DesiredState::Stopped,
+            };
+            Some((mirror.clone(), desired, record))
+        }
+        MirrorRole::Stopped { mirror, stop } => {
+            let record = record_of(Some(stop), true, true);
+            Some((mirror.clone(), DesiredState::Stopped, record))
+        }
+    }
+}
+
+fn record_of(stop: Option<&MirrorStop>, mirrored_before: bool, stopped: bool) -> ControllerRecord {
+    ControllerRecord {
+        mirrored_before,
+        stopped,
+        last_mirror_epoch: stop.map_or(LeaderEpoch::NONE, |stop| stop.last_mirror_epoch),
+        last_mirrored_offset: stop.map_or(Offset::NONE, |stop| stop.last_mirrored_offset),
     }
 }

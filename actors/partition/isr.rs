@@ -104,6 +104,15 @@ impl ReplicaSet {
         Some(end)
     }
 
+    /// Whether every follower in, or asked into, the ISR has told a log end of at most `end`.
+    pub fn hold_at_most(&self, end: Offset) -> bool {
+        self.followers.iter().all(|(id, progress)| {
+            let counts = self.isr.contains(id)
+                || self.asked.as_ref().is_some_and(|asked| asked.contains(id));
+            !counts || progress.log_end.is_some_and(|held| held <= end)
+        })
+    }
+
     /// Whether `follower` may be asked into the ISR: it has the high watermark and at least the
     /// start of this leader's epoch.
     pub fn may_join(&self, follower: NodeId, high_watermark: Offset, epoch_start: Offset) -> bool {

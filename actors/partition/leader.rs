@@ -67,6 +67,12 @@ impl LeaderState {
         self.partition_epoch
     }
 
+    /// The same leader goes on in a new epoch.
+    pub fn on_raised(&mut self, epoch: LeaderEpoch) {
+        self.epoch = epoch;
+        self.epoch_start = None;
+    }
+
     /// Takes over a newer registration of the same leader epoch.
     pub fn on_registration(
         &mut self,
@@ -88,7 +94,7 @@ pub(super) fn tell(partition: &ActorRef<PartitionMsg>, message: PartitionMsg) {
 }
 
 impl PartitionState {
-    pub(super) fn on_append(&mut self, append: Append, reply: AppendReply) {
+    pub(crate) fn on_append(&mut self, append: Append, reply: AppendReply) {
         let leader_epoch = match self.admit(&append) {
             Ok(leader_epoch) => leader_epoch,
             Err(error) => return send(reply, Err(error)),
@@ -277,7 +283,7 @@ impl PartitionState {
         self.ask_isr(isr);
     }
 
-    pub(super) fn on_tick(&mut self) {
+    pub(crate) fn on_tick(&mut self) {
         let now = self.directory.clock.now();
         let lag_max_ms = millis(self.directory.config.timing.replica_lag_time_max);
         let log_end = self.lease.view.log_end();
@@ -295,6 +301,14 @@ impl PartitionState {
             "asking the controller to shrink the ISR"
         );
         self.ask_isr(isr);
+    }
+
+    /// Whether no follower that counts holds more than `end`, as far as each has told.
+    pub(crate) fn followers_hold_at_most(&self, end: Offset) -> bool {
+        match &self.role {
+            Role::Leader(leader) => leader.replicas.hold_at_most(end),
+            Role::Follower { .. } | Role::Idle => false,
+        }
     }
 
     fn ask_isr(&mut self, isr: BTreeSet<NodeId>) {

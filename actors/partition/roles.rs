@@ -11,7 +11,6 @@ use raft::{MetadataImage, MirrorRole, PartitionImage};
 use super::leader::LeaderState;
 use super::{PartitionMsg, PartitionState, Role};
 use crate::error::Error;
-use crate::mirrors::machine::MirrorRunner;
 
 impl PartitionState {
     /// Compares this replica with the image and takes the part the image gives it.
@@ -52,6 +51,12 @@ impl PartitionState {
                 }
                 leader.min_isr = self.directory.min_insync_replicas(&self.shared.topic);
             }
+            Role::Leader(leader) if leader.epoch() < registration.leader_epoch => {
+                // A bump: the same leader in a new epoch. Who waits for the ISR goes on waiting.
+                leader.on_raised(registration.leader_epoch);
+                leader.on_registration(replicas, isr, registration.partition_epoch, now);
+                self.enter_epoch(registration.leader_epoch, mirror_role.is_read_only());
+            }
             Role::Leader(_) | Role::Follower { .. } | Role::Idle => {
                 self.step_down(ErrorCode::NotLeaderOrFollower);
                 let epoch = registration.leader_epoch;
@@ -69,16 +74,10 @@ impl PartitionState {
                     min_isr,
                     now,
                 )));
-                if mirror_role.is_read_only() {
-                    // Until STOPPED only batches feed the epoch cache (D8).
-                    self.on_epoch_started(epoch, Ok(()));
-                } else {
-                    self.start_epoch(epoch);
-                }
-                self.serve(ServingRole::Leader, epoch);
+                self.enter_epoch(epoch, mirror_role.is_read_only());
             }
         }
-        self.run_mirror(&mirror_role, registration.leader_epoch);
+        self.on_mirror_lead(&mirror_role, registration.leader_epoch);
         self.maybe_advance_high_watermark();
     }
 
@@ -103,7 +102,18 @@ impl PartitionState {
         if let Role::Leader(leader) = &mut self.role {
             leader.pending.fail_all(&Error::refused(code));
         }
-        self.mirror = None;
+        self.on_mirror_lost();
+    }
+
+    /// Serves in a new epoch, and has the log note it. Until STOPPED only batches feed the epoch
+    /// cache of a mirror partition (D8).
+    fn enter_epoch(&mut self, epoch: LeaderEpoch, is_read_only: bool) {
+        if is_read_only {
+            self.on_epoch_started(epoch, Ok(()));
+        } else {
+            self.start_epoch(epoch);
+        }
+        self.serve(ServingRole::Leader, epoch);
     }
 
     fn serve(&self, role: ServingRole, leader_epoch: LeaderEpoch) {
@@ -112,7 +122,7 @@ impl PartitionState {
     }
 
     /// Enters this leader's epoch into the log's epoch cache, before any append of this epoch.
-    pub(super) fn start_epoch(&mut self, leader_epoch: LeaderEpoch) {
+    pub(crate) fn start_epoch(&mut self, leader_epoch: LeaderEpoch) {
         let myself = self.myself.clone();
         let started = move |result: Result<_, log::Error>| {
             let result = result.map(|_| ()).map_err(Error::from);
@@ -123,24 +133,6 @@ impl PartitionState {
                 log_dir.start_leader_epoch(&self.lease, leader_epoch, Box::new(started));
             }
             Err(error) => self.on_epoch_started(leader_epoch, Err(error)),
-        }
-    }
-
-    /// Keeps the mirror machine in step with the image while this replica leads.
-    fn run_mirror(&mut self, role: &MirrorRole, leader_epoch: LeaderEpoch) {
-        match (&mut self.mirror, role) {
-            (_, MirrorRole::None { .. }) => self.mirror = None,
-            (Some(runner), _) => runner.on_role_changed(role, leader_epoch),
-            (None, _) => {
-                self.mirror = Some(MirrorRunner::start(
-                    Arc::clone(&self.directory),
-                    Arc::clone(&self.shared),
-                    self.lease.clone(),
-                    self.myself.clone(),
-                    role,
-                    leader_epoch,
-                ));
-            }
         }
     }
 }
