@@ -110,7 +110,11 @@ pub struct MirrorRunner {
 
 impl MirrorRunner {
     /// A machine at the beginning of a leadership; [`PartitionState::on_mirror_lead`] starts it.
-    fn new(partition: &PartitionState, role: &MirrorRole, leader_epoch: LeaderEpoch) -> Option<Self> {
+    fn new(
+        partition: &PartitionState,
+        role: &MirrorRole,
+        leader_epoch: LeaderEpoch,
+    ) -> Option<Self> {
         let (mirror, desired, record) = wish_of(role)?;
         Some(MirrorRunner {
             directory: Arc::clone(&partition.directory),

@@ -105,10 +105,10 @@ impl MirrorRunner {
                         "cut what the source does not have"
                     );
                 }
-                answer(LogEvent::Truncated {
+                answer(MirrorEvent::from(LogEvent::Truncated {
                     log_end: cut.log_end,
                     records_cut: i64::try_from(records).unwrap_or(i64::MAX),
-                });
+                }));
             }
             Err(error) => answer(MirrorEvent::StepFailed { reason: error.to_string() }),
         };
@@ -126,7 +126,8 @@ impl MirrorRunner {
             Ok(cut) => {
                 let span = (was.0 - kept_from.0).max(0);
                 let cut_records = i64::try_from(cut.records_cut).unwrap_or(span);
-                answer(LogEvent::Truncated { log_end: cut.log_end, records_cut: cut_records });
+                let log_end = cut.log_end;
+                answer(LogEvent::Truncated { log_end, records_cut: cut_records }.into());
             }
             Err(error) => answer(MirrorEvent::StepFailed { reason: error.to_string() }),
         };

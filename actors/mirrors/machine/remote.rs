@@ -101,9 +101,7 @@ impl MirrorRunner {
         let (handle, partition) = (self.mirror_handle(), self.source_partition());
         self.spawn(async move {
             let end = match handle {
-                Ok(handle) => {
-                    handle.ask_source_epoch_end(partition, epoch, SOURCE_DEADLINE).await
-                }
+                Ok(handle) => handle.ask_source_epoch_end(partition, epoch, SOURCE_DEADLINE).await,
                 Err(error) => Err(error),
             };
             answer(end.map_or_else(SourceEvent::Failed, SourceEvent::EpochEnd));
@@ -207,8 +205,7 @@ async fn bump(
     id: TopicIdPartition,
     min: LeaderEpoch,
 ) -> Result<(), Error> {
-    let partition =
-        BumpPartition { partition_index: id.partition.0, min_leader_epoch: min.0 };
+    let partition = BumpPartition { partition_index: id.partition.0, min_leader_epoch: min.0 };
     let request = BumpLeaderEpochsRequest {
         topics: vec![BumpTopic { topic_id: id.topic_id.0, partitions: vec![partition] }],
     };

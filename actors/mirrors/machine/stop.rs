@@ -66,7 +66,8 @@ impl MirrorRunner {
                     end: TransactionEnd::Abort,
                     producer_id: open.producer_id,
                     producer_epoch: entry.map_or(open.producer_epoch, |(_, entry)| entry.epoch),
-                    coordinator_epoch: entry.map_or(0, |(_, entry)| entry.coordinator_epoch.max(0)),
+                    coordinator_epoch: entry
+                        .map_or(0, |(_, entry)| entry.coordinator_epoch.max(0)),
                     timestamp: now,
                 }
             })
@@ -135,7 +136,8 @@ fn newest_reset(view: &ReadView, from: Offset) -> Result<LeaderEpoch, log::Error
         }
         at = read.next_offset;
         for found in batch::split(read.bytes).flatten().filter(|b| b.header.is_control()) {
-            if let Ok(Some(ControlRecord::MirrorPidReset { .. })) = ControlRecord::of_batch(&found) {
+            if let Ok(Some(ControlRecord::MirrorPidReset { .. })) = ControlRecord::of_batch(&found)
+            {
                 newest = found.header.leader_epoch;
             }
         }
