@@ -16,6 +16,7 @@ use raft::consensus::Store;
 use crate::children::{Children, Ended};
 use crate::clock::Clock;
 use crate::controller::{Controller, ControllerArgs};
+use crate::coordinators::{Coordinators, CoordinatorsArgs};
 use crate::directory::{Directory, DirectoryParts, Identity};
 use crate::edge::{Edge, EdgeArgs};
 use crate::entropy::Entropy;
@@ -32,10 +33,11 @@ use crate::supervision::{ChildKind, Verdict};
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The parts of a node, in the order they start.
-const PARTS: [ChildKind; 5] = [
+const PARTS: [ChildKind; 6] = [
     ChildKind::Storage,
     ChildKind::Controller,
     ChildKind::Replicas,
+    ChildKind::Coordinators,
     ChildKind::Edge,
     ChildKind::Lifecycle,
 ];
@@ -422,6 +424,12 @@ async fn spawn(
         ChildKind::Replicas => {
             let args = ReplicasArgs { directory, isr_changes };
             Actor::spawn_linked(None, Replicas, args, me).await.map(|(actor, _)| actor.get_cell())
+        }
+        ChildKind::Coordinators => {
+            let args = CoordinatorsArgs { directory };
+            Actor::spawn_linked(None, Coordinators, args, me)
+                .await
+                .map(|(actor, _)| actor.get_cell())
         }
         ChildKind::Edge => {
             let args = EdgeArgs { directory };
