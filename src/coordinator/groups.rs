@@ -35,18 +35,18 @@ use group::{Group, Member};
 use join::Join;
 use offsets::Commit;
 
-/// The bounds a group coordinator works in; Kafka's setting names in brackets.
+/// The bounds a group coordinator works in; Kafka's settings are named beside them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
-    /// [`group.min.session.timeout.ms`]
+    /// `group.min.session.timeout.ms`
     pub session_timeout_min_ms: i32,
-    /// [`group.max.session.timeout.ms`]
+    /// `group.max.session.timeout.ms`
     pub session_timeout_max_ms: i32,
-    /// [`group.initial.rebalance.delay.ms`]
+    /// `group.initial.rebalance.delay.ms`
     pub initial_rebalance_delay_ms: i32,
-    /// [`group.max.size`]
+    /// `group.max.size`
     pub group_size_max: usize,
-    /// [`offset.metadata.max.bytes`]
+    /// `offset.metadata.max.bytes`
     pub offset_metadata_bytes_max: usize,
     /// How long a member of an old protocol version may take to rejoin before it can heartbeat.
     pub new_member_timeout_ms: i32,

@@ -18,8 +18,8 @@
 //!    and reported in the order given.
 //! 4. keeps the timers: [`Effect::SetTimer`] replaces one of the same name, [`Machine::on_timer`]
 //!    says that it went off. A timer that went off late, after `CancelTimer`, does no harm.
-//! 5. calls [`Machine::on_resigned`] when its broker ceases to lead, sends the replies it returns,
-//!    and drops the machine. Appends that are under way then are not reported any more.
+//! 5. calls [`Machine::on_resigned`] when its broker ceases to lead, sends the replies it
+//!    returns, and drops the machine. Appends under way then are not reported any more.
 //!
 //! A reply leaves only after the records it depends on are committed. While leading, a machine
 //! takes its own records into its state in `on_appended`; `replay` is for loading.
