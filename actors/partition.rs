@@ -142,6 +142,8 @@ pub enum PartitionMsg {
     },
     /// A follower fetched from this leader at this offset.
     FollowerFetched {
+        /// The leader epoch the fetch was checked under; one of an earlier leadership says nothing.
+        leader_epoch: LeaderEpoch,
         /// The follower.
         replica: NodeId,
         /// Its incarnation.
@@ -249,8 +251,10 @@ impl Actor for Partition {
             PartitionMsg::OutOfRange { leader_epoch, leader_log_start, leader_log_end, reply } => {
                 state.on_out_of_range(leader_epoch, leader_log_start, leader_log_end, reply);
             }
-            PartitionMsg::FollowerFetched { replica, broker_epoch, log_end } => {
-                state.on_follower_fetched(replica, broker_epoch, log_end);
+            PartitionMsg::FollowerFetched { leader_epoch, replica, broker_epoch, log_end } => {
+                if state.leading_epoch() == Some(leader_epoch) {
+                    state.on_follower_fetched(replica, broker_epoch, log_end);
+                }
             }
             PartitionMsg::ImageChanged => state.on_image_changed(),
             PartitionMsg::IsrAnswered { leader_epoch, result } => {

@@ -243,7 +243,8 @@ async fn read_partition(
         return Read { id, data, records_len: 0, urgent: true };
     }
     if let Some((replica, broker_epoch)) = reading.replica {
-        handle.follower_fetched(replica, broker_epoch, wanted.offset);
+        let leader_epoch = view.serving().leader_epoch;
+        handle.follower_fetched(leader_epoch, replica, broker_epoch, wanted.offset);
     }
     let limit = usize::try_from(wanted.bytes_max).unwrap_or(0).min(left);
     let serving = view.serving();

@@ -201,8 +201,14 @@ impl PartitionHandle {
     }
 
     /// Tells the leader how far a follower is.
-    pub fn follower_fetched(&self, replica: NodeId, broker_epoch: BrokerEpoch, log_end: Offset) {
-        self.tell(PartitionMsg::FollowerFetched { replica, broker_epoch, log_end });
+    pub fn follower_fetched(
+        &self,
+        leader_epoch: LeaderEpoch,
+        replica: NodeId,
+        broker_epoch: BrokerEpoch,
+        log_end: Offset,
+    ) {
+        self.tell(PartitionMsg::FollowerFetched { leader_epoch, replica, broker_epoch, log_end });
     }
 
     /// Tells the partition that its part of the image changed.

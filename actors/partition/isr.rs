@@ -169,9 +169,9 @@ impl ReplicaSet {
         &self.followers
     }
 
-    /// Whether a change of the ISR waits for the controller.
-    pub fn is_asking(&self) -> bool {
-        self.asked.is_some()
+    /// The ISR that was asked for and is neither committed nor refused.
+    pub fn asked(&self) -> Option<&BTreeSet<NodeId>> {
+        self.asked.as_ref()
     }
 }
 

@@ -34,6 +34,8 @@ pub struct LeaderState {
     /// Where this epoch begins in the log; followers below it may not join the ISR. Unknown until
     /// the log has taken the epoch.
     epoch_start: Option<Offset>,
+    /// The fate of the asked ISR is not known: the next tick asks for the same again.
+    ask_again: bool,
 }
 
 impl LeaderState {
@@ -54,6 +56,7 @@ impl LeaderState {
             pending: PendingAcks::default(),
             min_isr,
             epoch_start: None,
+            ask_again: false,
         }
     }
 
@@ -82,6 +85,7 @@ impl LeaderState {
         now: TimestampMs,
     ) {
         self.partition_epoch = partition_epoch;
+        self.ask_again = false;
         self.replicas.on_committed(replicas, isr, now);
     }
 }
@@ -291,6 +295,11 @@ impl PartitionState {
             return;
         };
         leader.pending.drop_abandoned();
+        if std::mem::take(&mut leader.ask_again)
+            && let Some(asked) = leader.replicas.asked().cloned()
+        {
+            return self.ask_isr(asked);
+        }
         let lagging = leader.replicas.lagging(log_end, now, lag_max_ms);
         if lagging.is_empty() {
             return;
@@ -341,13 +350,22 @@ impl PartitionState {
         if leader.epoch != leader_epoch {
             return;
         }
-        if let Err(error) = result {
-            tracing::debug!(partition = %self.shared.id(), %error, "the ISR change was refused");
-            // Whether it was committed is not known when the answer was lost: the image tells, and
-            // until then the wider of both sets counts. A refusal is certain.
-            leader.replicas.forget_asked();
-        }
         // Success is taken over when the image brings it, with its partition epoch.
+        let Err(error) = result else {
+            return;
+        };
+        tracing::debug!(partition = %self.shared.id(), %error, "the ISR change was not taken");
+        match error.code() {
+            // Certain: the controller holds what the image has.
+            ErrorCode::IneligibleReplica
+            | ErrorCode::InvalidRequest
+            | ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId => leader.replicas.forget_asked(),
+            // An answer that was lost, or an epoch that may have moved by this very change. A new
+            // leader might be elected from the set that was asked for, so its members go on
+            // counting until the image tells; the next tick asks again.
+            _ => leader.ask_again = true,
+        }
     }
 
     pub(super) fn on_epoch_started(
