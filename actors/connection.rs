@@ -171,7 +171,7 @@ async fn begin(frame: Frame, context: &RequestContext) -> Result<InFlight, Error
         return Err(Error::NotServed { key, version });
     }
     let context = context.with_request(version, client_id);
-    let begun = match Request::decode(api, version, &mut reader) {
+    let begun = match Request::decode_first(api, version, &mut reader) {
         Ok(request) => dispatch::begin(context, request).await,
         Err(protocol::Error::UnregisterController) => Begun::Done(unregister_controller()),
         Err(error) => return Err(Error::Malformed { key, version, error }),

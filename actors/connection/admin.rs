@@ -11,6 +11,7 @@ use protocol::error_code::ErrorCode;
 use protocol::ids::{NodeId, TopicId};
 use protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
 use protocol::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
+use protocol::messages::delete_topics_request::DeleteTopicState;
 use protocol::messages::delete_topics_response::DeletableTopicResult;
 use protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
 use protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
@@ -135,17 +136,20 @@ fn shown_setting(described: Described) -> CreatableTopicConfigs {
 /// Answers DeleteTopics.
 pub async fn delete_topics(
     context: RequestContext,
-    request: DeleteTopicsRequest,
+    mut request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse {
-    let named = request.topic_names.iter().map(|name| (Some(name.clone()), TopicId::ZERO));
-    let listed = request.topics.iter().map(|topic| (topic.name.clone(), TopicId(topic.topic_id)));
-    let asked: Vec<(Option<String>, TopicId)> = named.chain(listed).collect();
+    // What is handed on is of the newest version, which has no place for mere names.
+    let names = std::mem::take(&mut request.topic_names).into_iter();
+    let named =
+        names.map(|name| DeleteTopicState { name: Some(name), ..DeleteTopicState::default() });
+    request.topics.extend(named);
+    let asked = request.topics.clone();
     let refused = |code: i16, message: &str| DeleteTopicsResponse {
         responses: asked
             .iter()
-            .map(|(name, id)| DeletableTopicResult {
-                name: name.clone(),
-                topic_id: id.0,
+            .map(|topic| DeletableTopicResult {
+                name: topic.name.clone(),
+                topic_id: topic.topic_id,
                 error_code: code,
                 error_message: Some(message.to_owned()),
             })

@@ -56,14 +56,24 @@ impl Request {
     /// A version out of range, bytes that are not this request or go on after it, and
     /// [`Error::UnregisterController`] where key 94 carries Kafka's own request.
     pub fn decode(key: ApiKey, version: i16, input: &mut Reader) -> Result<Request, Error> {
+        let request = Request::decode_first(key, version, input)?;
+        input.finish()?;
+        Ok(request)
+    }
+
+    /// Reads a body and leaves what follows it unread, as Kafka's brokers do: librdkafka 2.16 leaves
+    /// three bytes behind a Metadata request for all topics.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::decode`], but for bytes that go on.
+    pub fn decode_first(key: ApiKey, version: i16, input: &mut Reader) -> Result<Request, Error> {
         // A mirror's name is never null, which is what this byte would say; Kafka's
         // UnregisterController begins with a controller id, whose first byte is 0.
         if key == ApiKey::CreateMirror && input.peek() == Some(0) {
             return Err(Error::UnregisterController);
         }
-        let request = Request::decode_body(key, version, input)?;
-        input.finish()?;
-        Ok(request)
+        Request::decode_body(key, version, input)
     }
 }
 
@@ -144,6 +154,17 @@ mod tests {
         let mut bytes = Reader::new(unnamed.to_bytes(0).unwrap());
         let read = Request::decode(ApiKey::CreateMirror, 0, &mut bytes);
         assert_eq!(read, Ok(unnamed.into()));
+    }
+
+    #[test]
+    fn bytes_behind_a_request_are_left_where_brokers_leave_them() {
+        // All topics, as librdkafka 2.16 asks for them in version 13.
+        let frame = [0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00];
+        let strict = Request::decode(ApiKey::Metadata, 13, &mut Reader::new(frame.to_vec()));
+        assert!(strict.is_err());
+        let read = Request::decode_first(ApiKey::Metadata, 13, &mut Reader::new(frame.to_vec()));
+        let Ok(Request::Metadata(request)) = read else { panic!("{read:?}") };
+        assert_eq!(request.topics, None);
     }
 
     #[test]
