@@ -42,6 +42,16 @@ pub struct DevSpec {
     pub world: World,
 }
 
+impl DevSpec {
+    /// Whether the nodes' settings hold together, without starting anything.
+    ///
+    /// # Errors
+    /// Every fault at once.
+    pub fn check(&self) -> Result<(), config::Error> {
+        node_config(self, NodeId(1), &self.dir).map(|_config| ())
+    }
+}
+
 /// The outside of a cluster: the machine, or a simulation of it.
 #[derive(Debug, Clone)]
 pub enum World {
@@ -260,7 +270,7 @@ fn node_config(
     spec: &DevSpec,
     id: NodeId,
     log_path: &std::path::Path,
-) -> Result<BrokerConfig, Error> {
+) -> Result<BrokerConfig, config::Error> {
     let voters: Vec<NodeId> = voters(spec);
     let port = match spec.port {
         0 => 0,
@@ -281,7 +291,7 @@ fn node_config(
     set("offsets.topic.replication.factor", replicas.clone());
     set("mirror.topic.replication.factor", replicas);
     settings.extend(spec.overrides.clone());
-    Ok(BrokerConfig::from_settings(settings, Profile::Dev)?)
+    BrokerConfig::from_settings(settings, Profile::Dev)
 }
 
 /// An even number of voters survives no more than one less.

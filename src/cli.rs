@@ -1,12 +1,20 @@
 //! The command line: which subcommand was asked for, under which name. Owns the list of
 //! subcommands; each has a file of its own that does the work.
 
+mod dev;
 mod mirrors;
 
+mod folder;
+mod interrupt;
+mod logging;
+
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 /// The names under which the binary is the mirrors tool alone.
@@ -25,6 +33,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Dev(dev::Arguments),
     #[command(name = "kafka-mirrors", version)]
     KafkaMirrors(mirrors::Arguments),
 }
@@ -34,7 +43,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     // Test builds crash where FAILPOINTS says.
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();
+    let started = Instant::now();
     match Arguments::try_parse_from(with_subcommand(arguments)) {
+        Ok(Arguments { command: Command::Dev(arguments) }) => dev::run(&arguments, started),
         Ok(Arguments { command: Command::KafkaMirrors(arguments) }) => mirrors::run(&arguments),
         Err(error) => {
             // Help and version are answers and go to standard output; the rest are refusals.
@@ -42,6 +53,31 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             let printed = error.print();
             if refused || printed.is_err() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
+    }
+}
+
+/// The runtime of the process itself: what a node does runs on the node's own runtimes.
+fn main_runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("heliograph")
+        .enable_all()
+        .build()
+        .context("the runtime does not start")
+}
+
+/// Threads for data of each node, so that all nodes of the process share its processors.
+fn data_threads(nodes: usize) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors.div_ceil(nodes.max(1))
+}
+
+/// Prints on standard output. A reader that has gone does not matter: the exit code is the answer.
+fn say(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    if let Err(error) = written {
+        tracing::debug!(%error, "standard output does not take what is said");
     }
 }
 

@@ -2,9 +2,9 @@
 //! texts and columns of KIP-1279. Owns the command's arguments, their checks and its exit code;
 //! speaks only the wire protocol, through [`admin`], and knows nothing of a broker's inside.
 
-mod admin;
-mod plan;
-mod render;
+pub mod admin;
+pub mod plan;
+pub mod render;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -44,7 +44,8 @@ pub struct TopicArguments {
 }
 
 impl TopicArguments {
-    fn parse(list: &str) -> TopicArguments {
+    /// Takes a comma-separated list apart.
+    pub fn parse(list: &str) -> TopicArguments {
         let (literals, patterns) = split(list).into_iter().partition(|item| is_literal(item));
         TopicArguments { literals, patterns }
     }

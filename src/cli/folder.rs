@@ -1,0 +1,115 @@
+//! The folder a command keeps its clusters in: the user's own, which stays, or a temporary one,
+//! which goes with the command whatever happens. Never looks into a node's part of it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+/// Where the data lies. Dropping a temporary one removes it.
+#[derive(Debug)]
+pub enum Folder {
+    /// Named by the user.
+    Kept(PathBuf),
+    /// Made for this run.
+    Temporary(TempDir),
+}
+
+impl Folder {
+    /// The folder `named`, made if it is not there, or a temporary one for `command`.
+    ///
+    /// # Errors
+    /// One sentence, when it can be neither opened nor made.
+    pub fn open(named: Option<&Path>, command: &str) -> Result<Folder> {
+        match named {
+            Some(path) => {
+                std::fs::create_dir_all(path).with_context(|| {
+                    let path = path.display();
+                    format!("folder {path} cannot be made: choose another with --dir")
+                })?;
+                Ok(Folder::Kept(path.to_owned()))
+            }
+            None => {
+                let prefix = format!("heliograph-{command}-");
+                let made = TempDir::with_prefix(prefix).context(
+                    "no temporary folder can be made: set TMPDIR to a folder that can be written",
+                )?;
+                Ok(Folder::Temporary(made))
+            }
+        }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        match self {
+            Folder::Kept(path) => path,
+            Folder::Temporary(made) => made.path(),
+        }
+    }
+
+    /// What has to be removed by whoever ends the process without dropping this.
+    pub fn temporary(&self) -> Option<PathBuf> {
+        match self {
+            Folder::Kept(_) => None,
+            Folder::Temporary(made) => Some(made.path().to_owned()),
+        }
+    }
+
+    /// Refuses to start another number of nodes than the folder was made by, where the cluster
+    /// would wait for ever for the voters that are missing.
+    ///
+    /// # Errors
+    /// One sentence with what to do.
+    pub fn check_nodes(&self, nodes: usize) -> Result<()> {
+        let path = self.path();
+        let held = (1..).take_while(|id| path.join(format!("node-{id}")).is_dir()).count();
+        let voters = |nodes: usize| if nodes < 3 { 1 } else { 3 };
+        if held > 0 && (nodes < held || voters(nodes) != voters(held)) {
+            let path = path.display();
+            bail!(
+                "folder {path} holds a cluster of {held} node(s), not {nodes}: start it with \
+                 --nodes {held}, or choose another --dir"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Removes a temporary folder from under a process that ends at once: its writers may still make
+/// files while it goes, hence the second try.
+pub fn remove_at_once(path: &Path) {
+    if std::fs::remove_dir_all(path).is_err() && path.exists() {
+        // What is left now is left to the system's own clean-up.
+        drop(std::fs::remove_dir_all(path));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_folder_goes_and_a_named_one_stays() {
+        let temporary = Folder::open(None, "test").unwrap();
+        let path = temporary.path().to_owned();
+        assert!(path.is_dir());
+        let named = path.join("kept");
+        drop(Folder::open(Some(&named), "test").unwrap());
+        assert!(named.is_dir());
+        drop(temporary);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_of_three_nodes_takes_three_or_more() {
+        let folder = Folder::open(None, "test").unwrap();
+        folder.check_nodes(1).unwrap();
+        for id in 1..=3 {
+            std::fs::create_dir(folder.path().join(format!("node-{id}"))).unwrap();
+        }
+        folder.check_nodes(3).unwrap();
+        folder.check_nodes(5).unwrap();
+        let refused = folder.check_nodes(1).unwrap_err().to_string();
+        assert!(refused.contains("--nodes 3"), "{refused}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Where the process's log lines go: standard error, quiet unless RUST_LOG says otherwise. Owns the
+//! default filter; nothing else in the command line sets one up.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+/// What is worth an operator's eye.
+const QUIET: &str = "warn";
+/// Libraries that speak at their own levels of what is ordinary here, such as an election.
+const TALKATIVE: [&str; 2] = ["openraft", "sled"];
+
+/// Starts logging. RUST_LOG is taken as it is; a library it does not name stays quiet.
+pub fn start() {
+    let asked = std::env::var("RUST_LOG").unwrap_or_default();
+    let filter = EnvFilter::builder().parse_lossy(directives(&asked));
+    let started = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .try_init();
+    if let Err(error) = started {
+        eprintln!("heliograph: log lines are not shown: {error}");
+    }
+}
+
+fn directives(asked: &str) -> String {
+    let mut directives = if asked.is_empty() { QUIET.to_owned() } else { asked.to_owned() };
+    for library in TALKATIVE {
+        if !asked.contains(library) {
+            let level = if asked.is_empty() { "off" } else { "warn" };
+            directives.push_str(&format!(",{library}={level}"));
+        }
+    }
+    directives
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_stay_quiet_unless_they_are_named() {
+        assert_eq!(directives(""), "warn,openraft=off,sled=off");
+        assert_eq!(directives("info"), "info,openraft=warn,sled=warn");
+        assert_eq!(directives("warn,openraft=debug"), "warn,openraft=debug,sled=warn");
+    }
+}
