@@ -45,6 +45,13 @@ pub enum MirrorInput {
         /// The answer.
         event: MirrorEvent,
     },
+    /// The answer to an effect, to be given once the whole log is committed.
+    AnswerOnceCommitted {
+        /// The leadership, by the runner's number.
+        generation: u64,
+        /// The answer.
+        event: MirrorEvent,
+    },
     /// The timer of that number went off.
     Timer {
         /// The leadership.
@@ -80,12 +87,14 @@ pub struct MirrorReport {
 }
 
 /// What the machine waits for of its own partition, looked at whenever something moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Awaited {
     /// No follower that counts holds more than this.
     followers: Option<Offset>,
     /// The high watermark is the log end.
     high_watermark: bool,
+    /// The same, for an answer that is ready but for that.
+    committed: Option<MirrorEvent>,
 }
 
 /// The machine and what it needs to act.
@@ -243,10 +252,15 @@ impl MirrorRunner {
             self.feed(partition, LogEvent::FollowersAligned);
         }
         let view = &self.lease.view;
-        if self.awaited.high_watermark && view.high_watermark() >= view.log_end() {
-            self.awaited.high_watermark = false;
+        if view.high_watermark() < view.log_end() {
+            return;
+        }
+        if std::mem::take(&mut self.awaited.high_watermark) {
             let facts = self.facts();
             self.feed(partition, StopEvent::HighWatermarkReached(facts));
+        }
+        if let Some(event) = self.awaited.committed.take() {
+            self.feed(partition, event);
         }
     }
 
@@ -260,6 +274,12 @@ impl MirrorRunner {
             MirrorInput::Answer { generation, event } => {
                 if generation == self.generation {
                     self.feed(partition, event);
+                }
+            }
+            MirrorInput::AnswerOnceCommitted { generation, event } => {
+                if generation == self.generation {
+                    self.awaited.committed = Some(event);
+                    self.look(partition);
                 }
             }
             MirrorInput::Timer { generation, timer } => {

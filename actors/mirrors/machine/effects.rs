@@ -177,4 +177,16 @@ impl MirrorRunner {
             }
         }
     }
+
+    /// As [`MirrorRunner::answer`], for an answer that means that the whole log is committed.
+    pub(super) fn answer_once_committed(&self) -> impl Fn(MirrorEvent) + Send + 'static + use<> {
+        let partition = self.partition.clone();
+        let generation = self.generation;
+        move |event| {
+            let input = MirrorInput::AnswerOnceCommitted { generation, event };
+            if partition.cast(PartitionMsg::Mirror(input)).is_err() {
+                tracing::trace!("the partition's actor is gone");
+            }
+        }
+    }
 }

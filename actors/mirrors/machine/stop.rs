@@ -42,14 +42,14 @@ impl MirrorRunner {
             .iter()
             .map(|marker| append_control(partition, end_transaction_marker(marker)))
             .collect();
-        let answer = self.answer();
+        let (answer, done) = (self.answer(), self.answer_once_committed());
         self.directory.runtimes.spawn_data(async move {
             for append in appends {
                 if let Err(error) = committed(append).await {
                     return answer(MirrorEvent::StepFailed { reason: error.to_string() });
                 }
             }
-            answer(StopEvent::AbortsAppended.into());
+            done(StopEvent::AbortsAppended.into());
         });
     }
 
@@ -78,11 +78,11 @@ impl MirrorRunner {
     pub(super) fn find_reset(&self, from: Offset) {
         crash_point("mirror-stop-find-reset");
         let view = Arc::clone(&self.lease.view);
-        let answer = self.answer();
+        let (answer, done) = (self.answer(), self.answer_once_committed());
         self.directory.runtimes.spawn_data(async move {
             let searched = tokio::task::spawn_blocking(move || newest_reset(&view, from)).await;
             match searched {
-                Ok(Ok(epoch)) => answer(StopEvent::ResetSearched { epoch }.into()),
+                Ok(Ok(epoch)) => done(StopEvent::ResetSearched { epoch }.into()),
                 Ok(Err(error)) => answer(MirrorEvent::StepFailed { reason: error.to_string() }),
                 Err(error) => answer(MirrorEvent::StepFailed { reason: error.to_string() }),
             }
@@ -95,10 +95,10 @@ impl MirrorRunner {
         let source = image.mirrors.source_cluster_id(&self.mirror).unwrap_or_default();
         let batch = mirror_pid_reset(source, self.directory.clock.now());
         let append = append_control(partition, batch);
-        let answer = self.answer();
+        let (answer, done) = (self.answer(), self.answer_once_committed());
         self.directory.runtimes.spawn_data(async move {
             match committed(append).await {
-                Ok(()) => answer(MirrorEvent::from(StopEvent::ResetAppended)),
+                Ok(()) => done(StopEvent::ResetAppended.into()),
                 Err(error) => answer(MirrorEvent::StepFailed { reason: error.to_string() }),
             }
         });
