@@ -407,3 +407,6 @@ async fn forget_in(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
