@@ -144,7 +144,11 @@ async fn read_requests<R: AsyncRead + Unpin>(
     context: RequestContext,
     queue: mpsc::Sender<InFlight>,
 ) -> Result<(), Error> {
+    let mut followed = CancellationToken::new();
     while let Some(frame) = frames.next().await? {
+        followed.cancel();
+        followed = CancellationToken::new();
+        let context = context.with_follower(followed.clone());
         let place = match queue.reserve().await {
             Ok(place) => place,
             Err(_writer_gone) => return Ok(()),

@@ -23,8 +23,11 @@ use crate::error::Error;
 pub enum Plane {
     /// Raft and the controller's requests.
     Control,
-    /// Fetches, coordinators.
+    /// Fetches, which wait at the leader.
     Data,
+    /// Coordinators: over a connection of its own, because answers keep the order of requests and
+    /// a parked fetch would hold them up.
+    Coordination,
 }
 
 /// How the nodes of one process talk.
@@ -93,7 +96,7 @@ impl Neighbours {
         let addresses = self.addresses(node);
         match plane {
             Plane::Control => addresses.control,
-            Plane::Data => addresses.data,
+            Plane::Data | Plane::Coordination => addresses.data,
         }
     }
 }
@@ -173,7 +176,7 @@ impl PeerLink for LocalLink {
             let key = request.api_key();
             let runtime = match self.plane {
                 Plane::Control => directory.runtimes.control.clone(),
-                Plane::Data => directory.runtimes.data.clone(),
+                Plane::Data | Plane::Coordination => directory.runtimes.data.clone(),
             };
             let served = runtime.spawn(connection::serve_peer(directory, self.from, request));
             let served = AbortServing(served);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use protocol::api::ApiKey;
 use protocol::ids::NodeId;
+use tokio_util::sync::CancellationToken;
 
 use super::dispatch;
 use crate::directory::Directory;
@@ -39,6 +40,8 @@ pub struct RequestContext {
     pub peer: Option<NodeId>,
     /// Who the client is; everybody is anonymous until there is authentication.
     pub principal: Arc<str>,
+    /// Cancelled when the connection's next request is here: it waits for this one's answer.
+    pub followed: CancellationToken,
 }
 
 /// Keys that only the brokers of the cluster may use (CLUSTER_ACTION once there is an authorizer).
@@ -84,6 +87,7 @@ impl RequestContext {
             client_host: Arc::from(format!("/{client}")),
             peer: None,
             principal: Arc::from("User:ANONYMOUS"),
+            followed: CancellationToken::new(),
         }
     }
 
@@ -99,12 +103,18 @@ impl RequestContext {
             client_host: Arc::from("/127.0.0.1"),
             peer: Some(peer),
             principal: Arc::from("User:ANONYMOUS"),
+            followed: CancellationToken::new(),
         }
     }
 
     /// The same connection's next request.
     pub fn with_request(&self, version: i16, client_id: Option<String>) -> RequestContext {
         RequestContext { version, client_id, ..self.clone() }
+    }
+
+    /// The same connection's next request; `followed` is cancelled when the one after it is here.
+    pub fn with_follower(&self, followed: CancellationToken) -> RequestContext {
+        RequestContext { followed, ..self.clone() }
     }
 
     /// Whether the listener serves this key.

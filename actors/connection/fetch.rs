@@ -73,7 +73,12 @@ pub async fn fetch(context: RequestContext, request: FetchRequest) -> FetchRespo
         if is_enough(&reads, min_bytes) {
             break;
         }
-        if tokio::time::timeout_at(deadline, notify.notified()).await.is_err() {
+        let moved = tokio::select! {
+            moved = tokio::time::timeout_at(deadline, notify.notified()) => moved.is_ok(),
+            // A replica that asks again has given this wait up: its next fetch stands behind it.
+            () = context.followed.cancelled(), if replica.is_some() => false,
+        };
+        if !moved {
             break;
         }
         drop(parked);

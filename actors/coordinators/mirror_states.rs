@@ -296,7 +296,8 @@ async fn ask<O: Operation>(
     if node == directory.node_id() {
         return tokio::time::timeout(deadline, O::serve(directory, request)).await.ok();
     }
-    match directory.peers.link(node, Plane::Data).call(request.into(), deadline).await {
+    let link = directory.peers.link(node, Plane::Coordination);
+    match link.call(request.into(), deadline).await {
         Ok(response) => Some(response),
         Err(error) => {
             tracing::debug!(%node, %error, "a mirror coordinator did not answer");

@@ -249,7 +249,6 @@ impl ReplicaFetcherState {
         let limits = self.limits();
         let mut request = self.session.next_request(limits);
         let me = self.directory.node_id();
-        request.replica_id = me.0;
         request.replica_state =
             ReplicaState { replica_id: me.0, replica_epoch: self.directory.broker_epoch().0 };
         let link = self.directory.peers.link(self.leader, Plane::Data);
