@@ -176,15 +176,14 @@ impl PartitionLog {
 
     /// Makes everything written so far durable.
     fn sync_all(&mut self) -> Result<(), Error> {
-        for segment in std::mem::take(&mut self.to_sync) {
-            sync_segment(&self.files, &segment)?;
-        }
-        self.active.sync(&self.files)?;
         if !self.names_durable {
             sync_names(&self.files, &self.dir)?;
             self.names_durable = true;
         }
-        Ok(())
+        for segment in std::mem::take(&mut self.to_sync) {
+            sync_segment(&self.files, &segment)?;
+        }
+        self.active.sync(&self.files)
     }
 
     /// Seals the active segment and goes on in a new one that starts at the log's end.

@@ -25,7 +25,7 @@ use crate::writer::{Writer, WriterParts};
 const LOCK_FILE: &str = ".lock";
 
 pub(super) fn open(disk: Disk, path: &Path, options: LogDirOptions) -> Result<Shared, Error> {
-    disk.create_dir(path).map_err(|error| Error::io("create", path, &error))?;
+    make_directory(&disk, path)?;
     let lock = take_lock(&disk, path)?;
     // From here on a stop is unclean until the writer says otherwise.
     let previous_broker_epoch = take_clean_shutdown(&disk, path)?;
@@ -67,6 +67,20 @@ pub(super) fn open(disk: Disk, path: &Path, options: LogDirOptions) -> Result<Sh
         on_queued: options.on_queued.filter(|_| options.driver == Driver::Inline),
         run,
     })
+}
+
+/// Makes the directory and those above it where they are missing, durably.
+fn make_directory(disk: &Disk, path: &Path) -> Result<(), Error> {
+    let mut parents = Vec::new();
+    for dir in path.ancestors() {
+        if disk.exists(dir).map_err(|error| Error::io("look at", dir, &error))? {
+            break;
+        }
+        parents.extend(dir.parent().filter(|parent| !parent.as_os_str().is_empty()));
+    }
+    disk.create_dir(path).map_err(|error| Error::io("create", path, &error))?;
+    let sync = |dir: &&Path| disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error));
+    parents.iter().rev().try_for_each(sync)
 }
 
 fn take_lock(disk: &Disk, path: &Path) -> Result<DiskLock, Error> {

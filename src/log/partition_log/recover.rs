@@ -140,6 +140,16 @@ impl Walk<'_> {
             self.push_sealed(*base, aborted)?;
         }
         let from = unchecked[0];
+        let known = self.epochs.clone();
+        self.epochs.truncate_from_end(from);
+        let active = self.check_all(unchecked)?;
+        self.epochs_changed |= self.epochs != known;
+        Ok(active)
+    }
+
+    /// Checks the segments from the first of `unchecked` on, up to the first bad batch.
+    fn check_all(&mut self, unchecked: &[Offset]) -> Result<ActiveSegment, Error> {
+        let from = unchecked[0];
         self.producers = load_snapshot(self.files, self.dir, self.log_start, from)?;
         replay(self.files, &self.segments, from, &mut self.producers)?;
         let (last, earlier) = unchecked.split_last().expect("the last segment is always checked");
@@ -199,7 +209,10 @@ impl Walk<'_> {
             match self.next_good(&mut scan) {
                 Ok(None) => break None,
                 Ok(Some((found, bytes))) => {
-                    self.note_epoch(found.header.leader_epoch, found.header.base_offset);
+                    let epoch = found.header.leader_epoch;
+                    if epoch > self.epochs.latest() {
+                        self.epochs.assign(epoch, found.header.base_offset);
+                    }
                     active.note(&found.header, self.config);
                     self.next_offset = found.header.next_offset();
                     if let Some(one) = replay_batch(&mut self.producers, &found.header, bytes) {
@@ -231,16 +244,17 @@ impl Walk<'_> {
                 reason: format!("offset {base_offset} comes behind offset {log_end}"),
             });
         }
+        let (epoch, latest) = (found.header.leader_epoch, self.epochs.latest());
+        if epoch >= LeaderEpoch(0) && epoch < latest {
+            // A segment that a truncation had removed and a power cut brought back.
+            return Err(Error::CorruptBatch {
+                reason: format!("leader epoch {epoch} comes behind epoch {latest}"),
+            });
+        }
         let bytes = scan.bytes_of(&found)?;
         let batch = RecordBatch { header: found.header, bytes: bytes.clone() };
         batch.verify_crc().map_err(Error::corrupt)?;
         Ok(Some((found, bytes)))
-    }
-
-    fn note_epoch(&mut self, epoch: LeaderEpoch, offset: Offset) {
-        if epoch > self.epochs.latest() {
-            self.epochs_changed |= self.epochs.assign(epoch, offset);
-        }
     }
 
     /// Adds a segment that is not looked into; its indexes are made anew if they are missing or

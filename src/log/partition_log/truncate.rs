@@ -80,9 +80,7 @@ impl PartitionLog {
         self.next_offset = cut.log_end;
         self.recovery_point = self.recovery_point.min(cut.log_end);
         self.to_sync.retain(|segment| segment.base < kept.base);
-        for segment in removed.iter().rev() {
-            self.remove_segment_files(segment)?;
-        }
+        self.remove_segments(removed)?;
         self.active.cut_files(&self.files, &self.dir)?;
         self.refresh_first_timestamp()?;
         self.view.change_epochs(|epochs| epochs.truncate_from_end(cut.log_end));
@@ -140,9 +138,7 @@ impl PartitionLog {
         self.view.set_emptied(start);
         self.view.count_truncation();
         self.to_sync.clear();
-        for segment in removed.iter().rev() {
-            self.remove_segment_files(segment)?;
-        }
+        self.remove_segments(&removed)?;
         self.active = ActiveSegment::create(&self.files, &self.dir, start)?;
         self.view.replace_segments(vec![Arc::clone(&self.active.segment)]);
         self.next_offset = start;
@@ -195,6 +191,19 @@ impl PartitionLog {
         self.view.refresh_transactions();
         if self.view.change_epochs(|epochs| epochs.truncate_from_start(start)) {
             self.write_epochs()?;
+        }
+        Ok(())
+    }
+
+    /// Removes segments from the log's end, durably, before others take their place: a power cut
+    /// must not bring them back behind what is written next.
+    fn remove_segments(&mut self, removed: &[Arc<Segment>]) -> Result<(), Error> {
+        for segment in removed.iter().rev() {
+            self.remove_segment_files(segment)?;
+        }
+        if removed.iter().any(|segment| segment.bytes() > 0) {
+            let synced = self.files.disk.sync_dir(&self.dir);
+            synced.map_err(|error| Error::io("sync", &self.dir, &error))?;
         }
         Ok(())
     }
