@@ -17,6 +17,7 @@ pub mod groups;
 pub mod list_offsets;
 pub mod metadata;
 pub mod mirror_states;
+pub mod mirrors;
 pub mod produce;
 pub mod producer_ids;
 pub mod quorum;

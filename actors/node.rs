@@ -21,6 +21,7 @@ use crate::directory::{Directory, DirectoryParts, Identity};
 use crate::edge::{Edge, EdgeArgs};
 use crate::entropy::Entropy;
 use crate::lifecycle::{Lifecycle, LifecycleArgs};
+use crate::mirrors::{Mirrors, MirrorsArgs};
 use crate::partition::pending::send;
 use crate::peers::{LinkMode, Neighbours, Peers};
 use crate::replicas::isr_changes::SharedQueue;
@@ -33,11 +34,12 @@ use crate::supervision::{ChildKind, Verdict};
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The parts of a node, in the order they start.
-const PARTS: [ChildKind; 6] = [
+const PARTS: [ChildKind; 7] = [
     ChildKind::Storage,
     ChildKind::Controller,
     ChildKind::Replicas,
     ChildKind::Coordinators,
+    ChildKind::Mirrors,
     ChildKind::Edge,
     ChildKind::Lifecycle,
 ];
@@ -430,6 +432,10 @@ async fn spawn(
             Actor::spawn_linked(None, Coordinators, args, me)
                 .await
                 .map(|(actor, _)| actor.get_cell())
+        }
+        ChildKind::Mirrors => {
+            let args = MirrorsArgs { directory };
+            Actor::spawn_linked(None, Mirrors, args, me).await.map(|(actor, _)| actor.get_cell())
         }
         ChildKind::Edge => {
             let args = EdgeArgs { directory };

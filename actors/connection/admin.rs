@@ -59,7 +59,7 @@ pub(super) fn quorum_leader(directory: &Directory) -> Option<NodeId> {
 }
 
 /// The code of a request that could not be handed on.
-fn code_of(error: &Error) -> i16 {
+pub(super) fn code_of(error: &Error) -> i16 {
     match error {
         Error::NoAnswer { .. } | Error::Unreachable { .. } => ErrorCode::RequestTimedOut.code(),
         Error::Refused { .. } | Error::Log(_) => error.code().code(),
@@ -67,7 +67,10 @@ fn code_of(error: &Error) -> i16 {
 }
 
 /// Waits until this broker's image shows it, and answers in any case.
-async fn wait_until_seen(directory: &Arc<Directory>, seen: impl Fn(&MetadataImage) -> bool) {
+pub(super) async fn wait_until_seen(
+    directory: &Arc<Directory>,
+    seen: impl Fn(&MetadataImage) -> bool,
+) {
     if !directory.wait_for_image(SEEN_WAIT, seen).await {
         tracing::debug!(node = %directory.node_id(), "the image lags behind the controller");
     }

@@ -134,8 +134,14 @@ impl RequestContext {
     }
 
     /// Whether the listener takes this key if it is one of the commands of mirroring, which
-    /// `mirror.admin.listeners` can confine.
+    /// `mirror.admin.listeners` can confine. Brokers ask each other for what they know of mirrors
+    /// all the same, and take a peer that does not list both keys for one without mirroring.
     fn administers(&self, key: ApiKey) -> bool {
+        if self.listener == ListenerKind::InterBroker
+            && matches!(key, ApiKey::ListMirrors | ApiKey::DescribeMirrors)
+        {
+            return true;
+        }
         let confined = &self.directory.config.mirror_admin_listeners;
         let command = key.is_mirroring() && !INTER_BROKER.contains(&key);
         !command

@@ -8,8 +8,8 @@ use super::context::RequestContext;
 use super::groups::offsets;
 use super::{
     admin, api_versions, describe_cluster, describe_configs, describe_topic_partitions, epochs,
-    fetch, find_coordinator, groups, list_offsets, metadata, mirror_states, produce, producer_ids,
-    quorum,
+    fetch, find_coordinator, groups, list_offsets, metadata, mirror_states, mirrors, produce,
+    producer_ids, quorum,
 };
 
 /// What goes back to the client.
@@ -61,12 +61,6 @@ pub async fn begin(context: RequestContext, request: Request) -> Begun {
 /// ends one for a key it does not know, and no listener tells of it.
 pub fn is_served(key: ApiKey) -> bool {
     match key {
-        // Mirrors.
-        ApiKey::CreateMirror
-        | ApiKey::StartMirrorTopics
-        | ApiKey::StopMirrorTopics
-        | ApiKey::ListMirrors
-        | ApiKey::DescribeMirrors => false,
         // Not built: transactions, and the commands of mirroring beyond stop.
         ApiKey::WriteTxnMarkers
         | ApiKey::PauseMirrorTopics
@@ -128,6 +122,15 @@ pub async fn serve(context: RequestContext, request: Request) -> Option<Response
         Request::OffsetCommit(request) => offsets::commit(&context, request).await.into(),
         Request::OffsetFetch(request) => offsets::fetch(&context, request).await.into(),
         Request::SyncGroup(request) => groups::sync(&context, request).await.into(),
+        Request::CreateMirror(request) => mirrors::create(&context, request).await.into(),
+        Request::DescribeMirrors(request) => {
+            mirrors::describe::describe(&context, request).await.into()
+        }
+        Request::ListMirrors(_) => mirrors::list(&context).into(),
+        Request::StartMirrorTopics(request) => {
+            mirrors::start::start(&context, request).await.into()
+        }
+        Request::StopMirrorTopics(request) => mirrors::stop(&context, request).await.into(),
         Request::ReadMirrorStates(request) => {
             mirror_states::read(&context.directory, request).await.into()
         }
