@@ -1,6 +1,7 @@
 //! The command line: which subcommand was asked for, under which name. Owns the list of
 //! subcommands; each has a file of its own that does the work.
 
+mod demo;
 mod dev;
 mod mirrors;
 
@@ -34,6 +35,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Dev(dev::Arguments),
+    Demo(demo::Arguments),
     #[command(name = "kafka-mirrors", version)]
     KafkaMirrors(mirrors::Arguments),
 }
@@ -46,6 +48,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let started = Instant::now();
     match Arguments::try_parse_from(with_subcommand(arguments)) {
         Ok(Arguments { command: Command::Dev(arguments) }) => dev::run(&arguments, started),
+        Ok(Arguments { command: Command::Demo(arguments) }) => demo::run(&arguments),
         Ok(Arguments { command: Command::KafkaMirrors(arguments) }) => mirrors::run(&arguments),
         Err(error) => {
             // Help and version are answers and go to standard output; the rest are refusals.

@@ -83,7 +83,7 @@ enum Links {
 
 /// Runs the cluster to its end and returns the exit code.
 pub fn run(arguments: &Arguments, started: Instant) -> ExitCode {
-    logging::start();
+    logging::start("warn");
     let outcome = super::main_runtime().and_then(|runtime| {
         let outcome = runtime.block_on(run_until_asked(arguments, started));
         // What still runs here now was told to end: nothing is worth waiting for.

@@ -5,15 +5,14 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// What is worth an operator's eye.
-const QUIET: &str = "warn";
 /// Libraries that speak at their own levels of what is ordinary here, such as an election.
 const TALKATIVE: [&str; 2] = ["openraft", "sled"];
 
-/// Starts logging. RUST_LOG is taken as it is; a library it does not name stays quiet.
-pub fn start() {
+/// Starts logging from `level` on. RUST_LOG is taken as it is instead; a library it does not name
+/// stays quiet.
+pub fn start(level: &str) {
     let asked = std::env::var("RUST_LOG").unwrap_or_default();
-    let filter = EnvFilter::builder().parse_lossy(directives(&asked));
+    let filter = EnvFilter::builder().parse_lossy(directives(&asked, level));
     let started = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -24,12 +23,12 @@ pub fn start() {
     }
 }
 
-fn directives(asked: &str) -> String {
-    let mut directives = if asked.is_empty() { QUIET.to_owned() } else { asked.to_owned() };
+fn directives(asked: &str, level: &str) -> String {
+    let mut directives = if asked.is_empty() { level.to_owned() } else { asked.to_owned() };
     for library in TALKATIVE {
         if !asked.contains(library) {
-            let level = if asked.is_empty() { "off" } else { "warn" };
-            directives.push_str(&format!(",{library}={level}"));
+            let quiet = if asked.is_empty() { "off" } else { "warn" };
+            directives.push_str(&format!(",{library}={quiet}"));
         }
     }
     directives
@@ -41,8 +40,8 @@ mod tests {
 
     #[test]
     fn libraries_stay_quiet_unless_they_are_named() {
-        assert_eq!(directives(""), "warn,openraft=off,sled=off");
-        assert_eq!(directives("info"), "info,openraft=warn,sled=warn");
-        assert_eq!(directives("warn,openraft=debug"), "warn,openraft=debug,sled=warn");
+        assert_eq!(directives("", "warn"), "warn,openraft=off,sled=off");
+        assert_eq!(directives("info", "warn"), "info,openraft=warn,sled=warn");
+        assert_eq!(directives("warn,openraft=debug", "error"), "warn,openraft=debug,sled=warn");
     }
 }
