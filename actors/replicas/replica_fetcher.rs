@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::fetch_session::{FetchLimits, FetchPosition, FetchSession};
-use crate::partition::{PartitionShared, ReplicaAppend};
+use crate::partition::{FollowerPosition, PartitionShared, ReplicaAppend};
 use crate::peers::Plane;
 use crate::runtimes::AbortOnDrop;
 
@@ -403,7 +403,14 @@ async fn apply_partition(
     if data.diverging_epoch.epoch >= 0 || data.diverging_epoch.end_offset >= 0 {
         let epoch = LeaderEpoch(data.diverging_epoch.epoch);
         let end = Offset(data.diverging_epoch.end_offset);
-        return partition.diverged(leader_epoch, epoch, end, APPEND_DEADLINE).await.map(|_| ());
+        let before = partition.shared().view().map(|view| FollowerPosition::of(&view));
+        let after = partition.diverged(leader_epoch, epoch, end, APPEND_DEADLINE).await?;
+        // Asking the same again at once would get the same answer.
+        return if before == Some(after) {
+            Err(Error::refused(ErrorCode::FencedLeaderEpoch))
+        } else {
+            Ok(())
+        };
     }
     let append = ReplicaAppend {
         leader_epoch,

@@ -371,6 +371,20 @@ fn a_truncation_rolls_epochs_back() {
 }
 
 #[test]
+fn a_truncation_that_cuts_no_batch_drops_the_epoch_without_one() {
+    let bench = Bench::new();
+    let lease = bench.lease();
+    bench.append(&lease, replica(kept(0, 5, 1))).unwrap();
+    let view = &lease.view;
+    ask(&bench.dir, |reply| bench.dir.start_leader_epoch(&lease, LeaderEpoch(2), reply)).unwrap();
+    assert_eq!(view.last_epoch(), LeaderEpoch(2));
+    assert_eq!(bench.truncate(&lease, 5).unwrap().records_cut, 0);
+    assert_eq!(view.last_epoch(), LeaderEpoch(1));
+    bench.append(&lease, replica(kept(5, 5, 3))).unwrap();
+    assert_eq!(view.end_offset_for_epoch(LeaderEpoch(2)), Some((LeaderEpoch(1), Offset(5))));
+}
+
+#[test]
 fn a_truncation_below_the_start_is_refused() {
     let bench = Bench::new();
     let lease = bench.lease();

@@ -29,6 +29,7 @@ impl PartitionLog {
         self.check_open()?;
         let (start, end) = (self.view.log_start(), self.next_offset);
         if to >= end {
+            self.forget_empty_epochs()?;
             return Ok(Truncated { log_end: end, records_cut: 0 });
         }
         if to < start {
@@ -42,6 +43,17 @@ impl PartitionLog {
         self.check_in_debug();
         let records_cut = u64::try_from(end.since(log_end)).unwrap_or(0);
         Ok(Truncated { log_end, records_cut })
+    }
+
+    /// Drops an epoch that begins at the end of the log: this replica led in it and wrote nothing,
+    /// and the log it is cut to match may not know it.
+    fn forget_empty_epochs(&mut self) -> Result<(), Error> {
+        let end = self.next_offset;
+        if !self.view.change_epochs(|epochs| epochs.truncate_from_end(end)) {
+            return Ok(());
+        }
+        let written = self.write_epochs();
+        self.or_close(written)
     }
 
     fn find_cut(&self, to: Offset) -> Result<Cut, Error> {
