@@ -27,7 +27,7 @@ def steps():
     """The fail points of the stop flow, in the order of the sources."""
     sources = sorted((harness.ROOT / "actors").rglob("*.rs"))
     text = "\n".join(path.read_text() for path in sources)
-    return re.findall(r'fail_point!\(\s*"(\w*stop\w*)"', text) or ["none"]
+    return re.findall(r'crash_point\(\s*"([\w-]*stop[\w-]*)"', text) or ["none"]
 
 
 @pytest.mark.promise_stop_never_needs_the_source

@@ -61,17 +61,12 @@ impl MirrorRunner {
     }
 
     fn announce(&self, from: MirrorState, to: MirrorState, reason: Option<String>) {
-        crash_point(match to {
-            MirrorState::Stopping => "mirror-stop-stopping-written",
-            MirrorState::Stopped => "mirror-stop-stopped-written",
-            MirrorState::Preparing
-            | MirrorState::EpochFencing
-            | MirrorState::Mirroring
-            | MirrorState::Pausing
-            | MirrorState::Paused
-            | MirrorState::Failed
-            | MirrorState::Unknown => "mirror-moved",
-        });
+        if to == MirrorState::Stopping {
+            crash_point("mirror-stop-stopping-written");
+        }
+        if to == MirrorState::Stopped {
+            crash_point("mirror-stop-stopped-written");
+        }
         let (from, to) = (from.name(), to.name());
         let reason = reason.unwrap_or_default();
         tracing::info!(
