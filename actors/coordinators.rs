@@ -21,7 +21,7 @@ use std::time::Duration;
 use coordinator::{GroupCommand, GroupMachine, MirrorStateCommand, MirrorStateMachine};
 use protocol::error_code::ErrorCode;
 use protocol::ids::{LeaderEpoch, PartitionIndex, TopicId, TopicIdPartition, TopicName};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use raft::{MetadataDelta, MetadataImage};
 use tokio::time::Instant;
 
@@ -104,6 +104,11 @@ impl CoordinatorsHandle {
     /// A handle to `actor`.
     pub fn new(actor: ActorRef<CoordinatorsMsg>) -> CoordinatorsHandle {
         CoordinatorsHandle { actor }
+    }
+
+    /// The actor, for chaos.
+    pub fn cell(&self) -> ActorCell {
+        self.actor.get_cell()
     }
 
     /// Tells it what changed in the image.

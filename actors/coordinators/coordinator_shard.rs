@@ -17,7 +17,7 @@ use coordinator::{
 use log::Origin;
 use protocol::error_code::ErrorCode;
 use protocol::ids::{LeaderEpoch, TimestampMs, TopicIdPartition};
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef, Message, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::appends::{self, InFlight, Outcome, Reports};
@@ -35,7 +35,7 @@ use crate::runtimes::AbortOnDrop;
 
 /// A machine that a shard can run.
 pub trait ShardMachine:
-    Machine<Command: Send + 'static, Response: Send + 'static, Timer: Send + 'static> + Send + 'static
+    Machine<Command: Message, Response: Message, Timer: Message> + Send + 'static
 {
     /// Which one it is.
     const KIND: ShardKind;
