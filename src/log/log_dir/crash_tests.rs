@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use protocol::batch::BatchHeader;
 use protocol::ids::{Offset, ProducerEpoch, ProducerId, Sequence};
 
 use super::tests::{Bench, client, read_all, records, replica, small};
@@ -109,13 +110,14 @@ struct Run {
     model: Model,
     config: LogConfig,
     sequence: i32,
+    ticks: i64,
 }
 
 impl Run {
     fn new(config: LogConfig) -> Self {
         let bench = Bench::new();
         let lease = bench.lease_with(config.clone());
-        Self { bench, lease, model: Model::default(), config, sequence: 0 }
+        Self { bench, lease, model: Model::default(), config, sequence: 0, ticks: 0 }
     }
 
     fn lease_again(&mut self) {
@@ -196,8 +198,11 @@ impl Run {
                 self.model.start = self.model.start.max(to);
             }
             Step::Tick => {
+                // Long enough for the checkpoints to be due, too short for producers to expire.
+                self.ticks += 1;
+                let now = self.ticks * 10_000;
                 super::tests::ask(&self.bench.dir, |reply| {
-                    self.bench.dir.tick(TimestampMs(i64::MAX), reply);
+                    self.bench.dir.tick(TimestampMs(now), reply);
                 })?;
             }
             Step::Kill => {
@@ -223,6 +228,12 @@ impl Run {
         assert_eq!(self.lease.view.log_start(), Offset(start));
         assert_eq!(self.lease.view.log_end(), Offset(self.model.end));
         assert_eq!(Model::read(&self.lease), self.model.from(start));
+        if let Some(last) = self.model.from(start).last() {
+            let header = BatchHeader::parse(&last.bytes).unwrap();
+            assert_eq!(self.lease.view.last_epoch(), header.leader_epoch);
+            let producers = self.lease.view.producers();
+            assert_eq!(producers[0].1.last_sequence(), header.last_sequence());
+        }
         for batch in self.model.from(start) {
             let found = super::tests::read(&self.lease, (batch.next - 1).max(start)).unwrap();
             assert!(found.bytes.starts_with(&batch.bytes), "offset {} reads else", batch.next - 1);
