@@ -1,6 +1,6 @@
-//! What a directory remembers of its logs beside them: recovery points, starts, high watermarks, in
-//! Kafka's three checkpoint files. Owns when they differ from what was last written; never their
-//! form.
+//! What a directory remembers of its logs beside them: recovery points, starts, high watermarks,
+//! in Kafka's three checkpoint files. Owns when they differ from what was last written; never
+//! their form.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The queue between everyone who wants a log changed and the one writer of its directory. Owns the
-//! commands and their order; never looks at a log.
+//! The queue between everyone who wants a log changed and the one writer of its directory. Owns
+//! the commands and their order; never looks at a log.
 
 use std::collections::VecDeque;
 

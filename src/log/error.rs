@@ -93,9 +93,7 @@ pub enum Error {
         reason: String,
     },
     /// A batch of the old formats, which has to be converted at its source.
-    #[error(
-        "batch at offset {base_offset} has format v{magic}; only v2 is kept: convert it at the source"
-    )]
+    #[error("batch at offset {base_offset} has format v{magic}, not v2: convert it at the source")]
     UnsupportedMagic {
         /// The batch's format.
         magic: i8,
@@ -121,9 +119,7 @@ pub enum Error {
         latest: LeaderEpoch,
     },
     /// A batch of a newer leader epoch than this partition's leader has.
-    #[error(
-        "batch at offset {base_offset} has leader epoch {epoch}, above this leader's {leader_epoch}"
-    )]
+    #[error("batch at offset {base_offset} has epoch {epoch}, above this leader's {leader_epoch}")]
     EpochAboveLeader {
         /// The batch's first offset.
         base_offset: Offset,

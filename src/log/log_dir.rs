@@ -3,9 +3,11 @@
 //!
 //! | name in the directory | content |
 //! |---|---|
-//! | `<topic>-<partition>/` | a log, see [`crate::partition_log`] |
+//! | `<topic>-<partition>/` | a log, see `partition_log.rs` |
 //! | `<topic>-<partition>.<n>-delete/` | a deleted log that goes with the next start |
-//! | `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` | per log: durable below, first offset, high watermark |
+//! | `recovery-point-offset-checkpoint` | per log: below it everything is durable |
+//! | `log-start-offset-checkpoint` | per log: its first offset |
+//! | `replication-offset-checkpoint` | per log: its high watermark |
 //! | `.kafka_cleanshutdown` | the last stop was clean |
 //! | `.lock` | locked while a process uses the directory |
 
@@ -134,7 +136,8 @@ impl LogDir {
     /// A log that closed itself after a failed write is recovered first.
     ///
     /// # Errors
-    /// [`Error::TopicIdMismatch`] when another topic's log of that name lies here: delete it first.
+    /// [`Error::TopicIdMismatch`] when another topic's log of that name lies here: delete it
+    /// first.
     pub fn lease(&self, id: LogId, config: LogConfig, reply: Reply<Lease>) {
         self.push(Command::Lease { id, config, reply });
     }
@@ -149,8 +152,8 @@ impl LogDir {
         self.push(Command::Append { lease: lease.clone(), append, reply });
     }
 
-    /// Cuts the log so that it ends at `to`, or below it where `to` lies inside a batch. A log that
-    /// ends at or below `to` is left as it is.
+    /// Cuts the log so that it ends at `to`, or below it where `to` lies inside a batch. A log
+    /// that ends at or below `to` is left as it is.
     ///
     /// # Errors
     /// [`Error::OffsetOutOfRange`] when `to` lies below the log's start: reset it instead.
@@ -190,8 +193,9 @@ impl LogDir {
     }
 
     /// Ends the writer after the commands queued so far; later ones answer
-    /// [`Error::DirectoryClosed`]. A clean stop syncs every log and leaves the clean-stop file; then
-    /// opening again recovers nothing. When the reply comes the directory may be opened again.
+    /// [`Error::DirectoryClosed`]. A clean stop syncs every log and leaves the clean-stop file;
+    /// then opening again recovers nothing. When the reply comes the directory may be opened
+    /// again.
     pub fn close(&self, clean: bool, reply: Reply<()>) {
         self.push(Command::Close { clean, reply });
     }

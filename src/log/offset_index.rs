@@ -79,7 +79,7 @@ impl OffsetIndex {
 
     /// Adds the batch that ends at `last_offset` and starts at `position`.
     ///
-    /// The caller has checked with [`fits`] that the offset can be kept relative to the base.
+    /// The caller has checked with [`relative_offset`] that the offset can be kept.
     pub fn push(&mut self, last_offset: Offset, position: u32) {
         let relative = relative_offset(self.base, last_offset)
             .expect("the segment rolls before an offset no longer fits");

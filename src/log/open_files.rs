@@ -1,5 +1,5 @@
-//! The open files of a process: a segment's file is opened when it is needed and closed when it was
-//! not for a while, or when too many are open. Owns which are open; never reads or writes one.
+//! The open files of a process: a segment's file is opened when it is needed and closed when it
+//! was not for a while, or when too many are open. Owns which are open; never reads or writes one.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! One partition's log as its writer sees it: the only thing that changes its files and the shared
-//! view of it. Owns the order of every change (files, then what readers see, then the reply); never
-//! decides who may ask for one: leases are the directory's business.
+//! view of it. Owns the order of every change (files, then what readers see, then the reply);
+//! never decides who may ask for one: leases are the directory's business.
 //!
 //! A directory `<topic>-<partition>` holds, as Kafka's does:
 //!
 //! | file | content | when it reaches the disk |
 //! |---|---|---|
-//! | `<base>.log` | record batches | at each append; synced after a roll, at a clean stop, or per append group |
+//! | `<base>.log` | record batches | at each append; synced after a roll, at a stop or per group |
 //! | `<base>.index`, `.timeindex` | sparse indexes | when the segment is sealed, at a clean stop |
 //! | `<base>.txnindex` | aborted transactions | with the append of their marker |
 //! | `<offset>.snapshot` | producer state at an offset | at each roll and at a clean stop |
@@ -15,8 +15,8 @@
 //!
 //! Only `.log` files are trusted after a crash; the others are checked and rebuilt from them.
 //!
-//! After one failed write or sync the log is *closed*: every change answers why, until it is opened
-//! again and recovered. Readers keep what was published.
+//! After one failed write or sync the log is *closed*: every change answers why, until it is
+//! opened again and recovered. Readers keep what was published.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl PartitionLog {
     /// Closes the log because of `error`, and answers what the caller gets.
     fn close_because(&mut self, error: &Error) -> Error {
         if self.closed.is_none() {
-            tracing::error!(log = %self.id, %error, "log closed: it takes no writes until reopened");
+            tracing::error!(log = %self.id, %error, "log closed to writes until opened again");
             self.closed = Some(Arc::from(error.to_string()));
         }
         let failure = self.check_open().expect_err("it was closed above");

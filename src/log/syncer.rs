@@ -1,5 +1,5 @@
-//! Makes sealed segments durable beside the writer, so that no append waits for a gigabyte to reach
-//! the disk. Never changes a log: the outcome comes back as a command.
+//! Makes sealed segments durable beside the writer, so that no append waits for a gigabyte to
+//! reach the disk. Never changes a log: the outcome comes back as a command.
 
 use std::path::Path;
 use std::sync::mpsc;

@@ -89,7 +89,8 @@ fn take_lock(disk: &Disk, path: &Path) -> Result<DiskLock, Error> {
     lock.ok_or_else(|| Error::Locked { path: path.to_owned() })
 }
 
-/// Closes the queue when the writer's thread ends, by whatever way: nobody waits for a dead writer.
+/// Closes the queue when the writer's thread ends, by whatever way: nobody waits for a dead
+/// writer.
 struct CloseOnExit(Arc<Queue>);
 
 impl Drop for CloseOnExit {

@@ -1,6 +1,6 @@
 //! Opening a log: a new one is made, an old one is read from its directory. After a clean stop
-//! nothing but the end of the last segment is looked at; otherwise [`super::recover`] does the rest.
-//! Never writes into batches.
+//! nothing but the end of the last segment is looked at; otherwise [`super::recover`] does the
+//! rest. Never writes into batches.
 
 use std::path::Path;
 use std::sync::Arc;

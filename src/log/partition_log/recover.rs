@@ -1,7 +1,7 @@
-//! What a log's directory holds, found out when it is opened. Batches are trusted below the recovery
-//! point; above it every one is checked, the first that is torn or corrupt ends the log, and indexes,
-//! epochs, aborted transactions and producer state are made anew. Never trusts a file beside the
-//! batches without checking it.
+//! What a log's directory holds, found out when it is opened. Batches are trusted below the
+//! recovery point; above it every one is checked, the first that is torn or corrupt ends the log,
+//! and indexes, epochs, aborted transactions and producer state are made anew. Never trusts a file
+//! beside the batches without checking it.
 
 use std::path::Path;
 use std::sync::Arc;

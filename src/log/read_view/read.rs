@@ -82,8 +82,8 @@ impl ReadView {
     ///
     /// # Errors
     /// [`Error::OffsetOutOfRange`] below the log's start or above its end; [`Error::WouldBlock`]
-    /// when nothing could be read from memory alone; [`Error::Io`] and [`Error::CorruptBatch`] when
-    /// the disk fails.
+    /// when nothing could be read from memory alone; [`Error::Io`] and [`Error::CorruptBatch`]
+    /// when the disk fails.
     pub fn read(
         &self,
         offset: Offset,

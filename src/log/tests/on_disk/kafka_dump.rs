@@ -1,6 +1,6 @@
 //! Kafka's own DumpLogSegments reads what a log directory leaves behind: batches, indexes,
-//! transaction index, producer snapshots, after rolls, truncation, transactions, a kill and a clean
-//! stop.
+//! transaction index, producer snapshots, after rolls, truncation, transactions, a kill and a
+//! clean stop.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
