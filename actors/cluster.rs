@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use protocol::ids::NodeId;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use raft::MetadataImage;
 use tokio::sync::oneshot;
 
 use crate::children::Children;
@@ -15,6 +16,9 @@ use crate::node::{Left, Node, NodeArgs, NodeHandle};
 use crate::partition::pending::send;
 use crate::peers::Neighbours;
 use crate::supervision::ChildKind;
+
+/// How often listeners are looked at while they open.
+const LISTENING_POLL: Duration = Duration::from_millis(1);
 
 /// Why a node was not started.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -269,17 +273,31 @@ fn sentence(error: ractor::SpawnErr) -> String {
     }
 }
 
-/// Waits until every node of `directories` is unfenced in every one's image, so that topics can be
-/// created. False when it takes longer than `deadline`.
+/// Waits until every node of `directories` is unfenced in every one's image and listens, so that
+/// topics can be created. False when it takes longer than `deadline`.
 pub async fn wait_until_ready(directories: &[Arc<Directory>], deadline: Duration) -> bool {
-    let ids: Vec<NodeId> = directories.iter().map(|directory| directory.node_id()).collect();
-    for directory in directories {
-        let ready = directory
-            .wait_for_image(deadline, |image| ids.iter().all(|id| image.cluster.is_active(*id)))
-            .await;
-        if !ready {
-            return false;
+    // The registration of an earlier life may still stand unfenced: only this life's counts.
+    let unfenced = |image: &MetadataImage| {
+        directories.iter().all(|node| {
+            let broker = image.cluster.broker(node.node_id());
+            broker.is_some_and(|broker| broker.is_active() && broker.epoch == node.broker_epoch())
+        })
+    };
+    let wait = async {
+        for directory in directories {
+            if !directory.wait_for_image(deadline, unfenced).await {
+                return false;
+            }
         }
-    }
-    true
+        while !directories.iter().all(|node| is_listening(node)) {
+            tokio::time::sleep(LISTENING_POLL).await;
+        }
+        true
+    };
+    tokio::time::timeout(deadline, wait).await.unwrap_or(false)
+}
+
+/// A simulated node has no sockets and needs none.
+fn is_listening(node: &Directory) -> bool {
+    node.sockets().is_none_or(|sockets| sockets.are_listening())
 }

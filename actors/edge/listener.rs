@@ -100,6 +100,7 @@ async fn accept(
 ) -> Result<Infallible, net::Error> {
     wait_until_open(&directory, socket).await;
     let listener = socket.listen(directory.config.network.listen_backlog)?;
+    socket.listening.store(true, Ordering::Release);
     tracing::info!(
         node = %directory.node_id(), listener = %socket.name(), at = %listener.local_addr(),
         "accepting connections"

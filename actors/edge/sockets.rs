@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use config::{BrokerConfig, HostPort};
@@ -31,6 +31,8 @@ pub struct ListeningSocket {
     socket: BoundSocket,
     /// Whether it has listened before: it goes on then, whatever the image says.
     pub(super) opened: AtomicBool,
+    /// Whether connections are accepted.
+    pub(super) listening: AtomicBool,
     /// Dropped last: the port is free when every clone of this is gone.
     _held: mpsc::Sender<Infallible>,
 }
@@ -85,6 +87,7 @@ impl Sockets {
                 advertised,
                 socket,
                 opened: AtomicBool::new(false),
+                listening: AtomicBool::new(false),
                 _held: held.clone(),
             }));
         }
@@ -105,6 +108,14 @@ impl Sockets {
     /// One socket, by the listener's name.
     pub fn get(&self, name: &str) -> Option<Arc<ListeningSocket>> {
         self.sockets.lock().iter().find(|socket| *socket.name == *name).cloned()
+    }
+
+    /// Whether every listener accepts connections.
+    pub fn are_listening(&self) -> bool {
+        self.names()
+            .iter()
+            .filter_map(|name| self.get(name))
+            .all(|socket| socket.listening.load(Ordering::Acquire))
     }
 
     /// Cancelled when the ports are given back: ends every connection.

@@ -53,9 +53,9 @@ impl MirrorTopic {
     /// The desired state in the words of the tools.
     pub fn state_word(&self) -> &'static str {
         match self.desired {
-            MirrorDesired::Active => "mirroring",
-            MirrorDesired::Paused => "paused",
-            MirrorDesired::Stopped => "stopping",
+            MirrorDesired::Active => "MIRRORING",
+            MirrorDesired::Paused => "PAUSED",
+            MirrorDesired::Stopped => "STOPPING",
         }
     }
 
