@@ -26,6 +26,7 @@ mod listener_view;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use net::{Frame, FrameReader, Grant};
@@ -72,6 +73,12 @@ pub enum Error {
         /// The asked version.
         version: i16,
     },
+    /// Nothing was asked for too long (`connections.max.idle.ms`).
+    #[error("idle for {for_ms} ms")]
+    Idle {
+        /// How long.
+        for_ms: u128,
+    },
     /// An answer that cannot be written in the request's version.
     #[error("answering {key:?} version {version}: {error}")]
     Unanswerable {
@@ -109,6 +116,8 @@ struct InFlight {
     begun: Begun,
     /// The frame's share of the node's memory, held until the answer is written.
     _grant: Grant,
+    /// While somebody has one, the connection is not idle.
+    _busy: Arc<()>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection<S> {
@@ -122,9 +131,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection<S> {
         let budget = directory.request_budget.clone();
         let frame_bytes_max = directory.config.network.request_max_bytes;
         let frames = FrameReader::new(reading, frame_bytes_max, budget);
+        let idle_max = directory.config.network.connections_max_idle;
         let serve = async {
             tokio::select! {
-                read = read_requests(frames, context, queue) => read,
+                read = read_requests(frames, context, queue, idle_max) => read,
                 written = write_answers(writing, answers) => written,
             }
         };
@@ -139,14 +149,27 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection<S> {
     }
 }
 
-/// Reads until the client closes. Then it stays, so that answers under way are still written.
+/// Reads until the client closes; then it stays, so that answers under way are still written. Ends
+/// a connection on which neither side had anything to say for `idle_max`.
 async fn read_requests<R: AsyncRead + Unpin>(
     mut frames: FrameReader<R>,
     context: RequestContext,
     queue: mpsc::Sender<InFlight>,
+    idle_max: Option<Duration>,
 ) -> Result<(), Error> {
     let mut followed = CancellationToken::new();
-    while let Some(frame) = frames.next().await? {
+    let busy = Arc::new(());
+    loop {
+        let next = match idle_max {
+            None => frames.next().await?,
+            Some(idle_max) => match tokio::time::timeout(idle_max, frames.next()).await {
+                Ok(next) => next?,
+                // Somebody still waits for an answer, or for the rest of a frame to be admitted.
+                Err(_elapsed) if Arc::strong_count(&busy) > 1 => continue,
+                Err(_elapsed) => return Err(Error::Idle { for_ms: idle_max.as_millis() }),
+            },
+        };
+        let Some(frame) = next else { break };
         followed.cancel();
         followed = CancellationToken::new();
         let context = context.with_follower(followed.clone());
@@ -154,13 +177,13 @@ async fn read_requests<R: AsyncRead + Unpin>(
             Ok(place) => place,
             Err(_writer_gone) => return Ok(()),
         };
-        place.send(begin(frame, &context).await?);
+        place.send(begin(frame, &context, Arc::clone(&busy)).await?);
     }
     drop(queue);
     std::future::pending().await
 }
 
-async fn begin(frame: Frame, context: &RequestContext) -> Result<InFlight, Error> {
+async fn begin(frame: Frame, context: &RequestContext, busy: Arc<()>) -> Result<InFlight, Error> {
     let Frame { bytes, grant } = frame;
     let mut reader = Reader::new(bytes);
     let header = RequestHeader::decode(&mut reader).map_err(Error::Header)?;
@@ -170,7 +193,8 @@ async fn begin(frame: Frame, context: &RequestContext) -> Result<InFlight, Error
     if api == ApiKey::ApiVersions && !api.versions().contains(&version) {
         // Asked in a version to come: answered in version 0, so that the client can step down.
         let begun = Begun::Done(api_versions::unsupported_version().into());
-        return Ok(InFlight { key: api, version: 0, correlation_id, begun, _grant: grant });
+        let (key, version) = (api, 0);
+        return Ok(InFlight { key, version, correlation_id, begun, _grant: grant, _busy: busy });
     }
     if !api.versions().contains(&version) {
         return Err(Error::NotServed { key, version });
@@ -181,7 +205,7 @@ async fn begin(frame: Frame, context: &RequestContext) -> Result<InFlight, Error
         Err(protocol::Error::UnregisterController) => Begun::Done(unregister_controller()),
         Err(error) => return Err(Error::Malformed { key, version, error }),
     };
-    Ok(InFlight { key: api, version, correlation_id, begun, _grant: grant })
+    Ok(InFlight { key: api, version, correlation_id, begun, _grant: grant, _busy: busy })
 }
 
 /// The answer to Kafka's UnregisterController, whose key is CreateMirror's: both have the same form.
@@ -199,8 +223,8 @@ async fn write_answers<W: AsyncWrite + Unpin>(
     mut writing: W,
     mut answers: mpsc::Receiver<InFlight>,
 ) -> Result<(), Error> {
-    while let Some(InFlight { key, version, correlation_id, begun, _grant }) = answers.recv().await
-    {
+    while let Some(next) = answers.recv().await {
+        let InFlight { key, version, correlation_id, begun, _grant, _busy } = next;
         let answer = begun.finish().await;
         let mut chunks = match answer {
             Answer::Response(response) => encode(&response, version, correlation_id)

@@ -150,3 +150,7 @@ impl EdgeState {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "edge_tests.rs"]
+mod tests;

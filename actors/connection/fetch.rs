@@ -26,6 +26,12 @@ use crate::partition::{PartitionHandle, waiters::ParkedFetch};
 /// The version from which topics are named by id.
 const TOPIC_IDS_FROM: i16 = 13;
 
+/// The version from which an answer has a place for a partition's leader.
+const LEADERS_FROM: i16 = 12;
+
+/// The version from which an answer names the brokers that lead elsewhere.
+const ENDPOINTS_FROM: i16 = 16;
+
 /// Who fetches and how much.
 struct Reading {
     up_to: ReadUpTo,
@@ -392,7 +398,8 @@ impl Read {
             records: Some(bytes::Bytes::new()),
             ..PartitionData::default()
         };
-        if matches!(code, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch)
+        if context.version >= LEADERS_FROM
+            && matches!(code, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch)
             && let Some(partition) = context.directory.image().topics.partition(id)
         {
             data.current_leader = LeaderIdAndEpoch {
@@ -457,28 +464,24 @@ fn push(response: &mut FetchResponse, partition: &SessionPartition, data: Partit
 
 /// Names the leaders that partitions were found elsewhere at (KIP-951).
 fn add_endpoints(context: &RequestContext, response: &mut FetchResponse) {
-    if context.version < 16 {
+    if context.version < ENDPOINTS_FROM {
         return;
     }
-    let mut leaders: Vec<i32> = response
-        .responses
-        .iter()
-        .flat_map(|topic| &topic.partitions)
+    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+    let mut leaders = partitions
         .map(|partition| partition.current_leader.leader_id)
         .filter(|leader| *leader >= 0)
-        .collect();
-    leaders.sort_unstable();
-    leaders.dedup();
+        .peekable();
+    if leaders.peek().is_none() {
+        return;
+    }
     let image = context.directory.image();
     let view = ListenerView::new(&image, &context.listener_name);
-    for leader in leaders {
-        if let Some(listener) = view.reach(NodeId(leader)) {
-            response.node_endpoints.push(NodeEndpoint {
-                node_id: leader,
-                host: listener.host.clone(),
-                port: i32::from(listener.port),
-                rack: image.cluster.broker(NodeId(leader)).and_then(|broker| broker.rack.clone()),
-            });
-        }
-    }
+    let endpoints = view.endpoints(leaders).map(|(broker, listener)| NodeEndpoint {
+        node_id: broker.id.0,
+        host: listener.host.clone(),
+        port: i32::from(listener.port),
+        rack: broker.rack.clone(),
+    });
+    response.node_endpoints = endpoints.collect();
 }

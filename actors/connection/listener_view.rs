@@ -1,6 +1,8 @@
 //! What a client on one listener sees of the cluster: the brokers that have this listener, and
 //! partitions with leaders it can reach. It reads one image and changes nothing.
 
+use std::collections::BTreeSet;
+
 use protocol::error_code::ErrorCode;
 use protocol::ids::{NodeId, PartitionIndex};
 use raft::{BrokerRegistration, Listener, MetadataImage, PartitionImage};
@@ -75,6 +77,16 @@ impl<'a> ListenerView<'a> {
         let leader = quorum_leader.filter(|leader| self.reach(*leader).is_some());
         let first = || self.brokers().map(|(broker, _)| broker.id).next();
         leader.or_else(first).unwrap_or(NodeId::NONE).0
+    }
+
+    /// Those of some leaders that this listener reaches, each once: what a client that came to the
+    /// wrong broker is told, so that it need not ask for metadata (KIP-951).
+    pub fn endpoints(
+        self,
+        leaders: impl Iterator<Item = i32>,
+    ) -> impl Iterator<Item = (&'a BrokerRegistration, &'a Listener)> {
+        let leaders: BTreeSet<NodeId> = leaders.map(NodeId).collect();
+        self.brokers().filter(move |(broker, _)| leaders.contains(&broker.id))
     }
 
     /// A partition.

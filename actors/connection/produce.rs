@@ -12,15 +12,20 @@ use protocol::error_code::ErrorCode;
 use protocol::ids::{PartitionIndex, TopicId, TopicIdPartition};
 use protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use protocol::messages::produce_response::{
-    BatchIndexAndErrorMessage, LeaderIdAndEpoch, PartitionProduceResponse, TopicProduceResponse,
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
+    TopicProduceResponse,
 };
 use protocol::messages::{ProduceRequest, ProduceResponse};
 use raft::MetadataImage;
 
 use super::context::RequestContext;
 use super::dispatch::{Answer, Begun};
+use super::listener_view::ListenerView;
 use crate::error::Error;
 use crate::partition::{Acks, Append, AppendResult};
+
+/// The version from which an answer names partitions' leaders and the brokers that lead elsewhere.
+const ENDPOINTS_FROM: i16 = 10;
 
 /// Starts a Produce request: when this returns, every batch has its place in its partition's
 /// mailbox, so requests of one connection keep their order.
@@ -169,7 +174,29 @@ async fn gather(
             partition_responses,
         });
     }
-    ProduceResponse { responses, ..ProduceResponse::default() }
+    let node_endpoints = endpoints(context, &responses);
+    ProduceResponse { responses, node_endpoints, ..ProduceResponse::default() }
+}
+
+/// The leaders that partitions were found elsewhere at (KIP-951).
+fn endpoints(context: &RequestContext, responses: &[TopicProduceResponse]) -> Vec<NodeEndpoint> {
+    let partitions = responses.iter().flat_map(|topic| &topic.partition_responses);
+    let mut leaders = partitions
+        .map(|partition| partition.current_leader.leader_id)
+        .filter(|leader| *leader >= 0)
+        .peekable();
+    if leaders.peek().is_none() {
+        return Vec::new();
+    }
+    let image = context.directory.image();
+    let view = ListenerView::new(&image, &context.listener_name);
+    let endpoints = view.endpoints(leaders).map(|(broker, listener)| NodeEndpoint {
+        node_id: broker.id.0,
+        host: listener.host.clone(),
+        port: i32::from(listener.port),
+        rack: broker.rack.clone(),
+    });
+    endpoints.collect()
 }
 
 fn appended(index: PartitionIndex, result: AppendResult) -> PartitionProduceResponse {
@@ -190,7 +217,8 @@ fn failed(
 ) -> PartitionProduceResponse {
     let code = error.code();
     let mut answer = answer_of(index, error);
-    if matches!(code, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch)
+    if context.version >= ENDPOINTS_FROM
+        && matches!(code, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch)
         && let Some(partition) = context.directory.image().topics.partition(id)
     {
         answer.current_leader = LeaderIdAndEpoch {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use net::Accepted;
+use net::{Accepted, BoundListener};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use raft::MetadataImage;
 
@@ -65,11 +65,16 @@ impl Actor for Listener {
         let missing = || format!("listener {name} has no socket: the node stops");
         let sockets = directory.sockets().ok_or_else(missing)?;
         let socket = sockets.get(&name).ok_or_else(missing)?;
+        // Who may be open already is, when this returns: its start tells that the port answers.
+        let opened = socket.opened.load(Ordering::Acquire);
+        let at_once = opened || socket.kind() == ListenerKind::Controller;
+        let backlog = directory.config.network.listen_backlog;
+        let open = at_once.then(|| socket.listen(backlog)).transpose()?;
         let accepting = tokio::spawn(async move {
             let stopped = directory.stopped.clone();
             let closed = sockets.closed().clone();
             let ended = tokio::select! {
-                ended = accept(directory, &sockets, &socket) => ended,
+                ended = accept(directory, &sockets, &socket, open) => ended,
                 () = stopped.cancelled() => return,
                 () = closed.cancelled() => return,
             };
@@ -97,9 +102,17 @@ async fn accept(
     directory: Arc<Directory>,
     sockets: &Sockets,
     socket: &Arc<ListeningSocket>,
+    open: Option<BoundListener>,
 ) -> Result<Infallible, net::Error> {
-    wait_until_open(&directory, socket).await;
-    let listener = socket.listen(directory.config.network.listen_backlog)?;
+    let listener = match open {
+        Some(open) => open,
+        None => {
+            wait_until_unfenced(&directory).await;
+            let open = socket.listen(directory.config.network.listen_backlog)?;
+            socket.opened.store(true, Ordering::Release);
+            open
+        }
+    };
     socket.listening.store(true, Ordering::Release);
     tracing::info!(
         node = %directory.node_id(), listener = %socket.name(), at = %listener.local_addr(),
@@ -126,19 +139,12 @@ async fn accept(
     Ok(listener.accept(limits, serve).await)
 }
 
-async fn wait_until_open(directory: &Directory, socket: &ListeningSocket) {
-    if socket.kind() == ListenerKind::Controller {
-        return;
-    }
+async fn wait_until_unfenced(directory: &Directory) {
     let unfenced = |image: &MetadataImage| {
         // The registration of an earlier life may still stand unfenced.
         let own = |epoch| epoch == directory.broker_epoch();
         let me = image.cluster.broker(directory.node_id());
         me.is_some_and(|broker| !broker.fenced && own(broker.epoch))
     };
-    while !socket.opened.load(Ordering::Acquire) {
-        if directory.wait_for_image(IMAGE_WAIT, unfenced).await {
-            socket.opened.store(true, Ordering::Release);
-        }
-    }
+    while !directory.wait_for_image(IMAGE_WAIT, unfenced).await {}
 }
