@@ -170,8 +170,9 @@ type OffsetName = (String, String, i32);
 enum Pending {
     /// The assignments of a generation.
     Assignment { group_id: String, generation: i32, assignments: BTreeMap<String, Bytes> },
-    /// A generation without members; nobody waits for it.
-    EmptyGeneration,
+    /// A generation without members. The last member's leave waits for it: its group must not
+    /// come back with that member.
+    EmptyGeneration { leave: Option<LeaveAnswer> },
     /// A static member came back under a new id and nothing else changed.
     StaticMember { group_id: String, old: Box<Member>, new_id: String, answer: JoinAnswer },
     /// Committed offsets.
@@ -186,6 +187,23 @@ struct JoinAnswer {
     to: RequestId,
     api_version: i16,
     response: JoinGroupResponse,
+}
+
+/// A LeaveGroup reply that waits for an append.
+#[derive(Debug)]
+struct LeaveAnswer {
+    to: RequestId,
+    response: LeaveGroupResponse,
+}
+
+impl LeaveAnswer {
+    fn after(self, result: Result<(), ErrorCode>, cx: &mut Context<'_>) {
+        let mut response = self.response;
+        if let Err(code) = result {
+            response.error_code = code.code();
+        }
+        cx.reply(self.to, GroupResponse::LeaveGroup(response));
+    }
 }
 
 /// The machine behind one partition of `__consumer_offsets`.
@@ -213,6 +231,17 @@ impl Context<'_> {
         self.pending.insert(token, pending);
         self.out.push(Effect::Append { records, token });
         token
+    }
+
+    /// Answers a leave, after the empty generation that it made is appended, if it made one.
+    fn answer_leave(&mut self, answer: LeaveAnswer, last_token_before: u64) {
+        let newest = Token(*self.last_token);
+        match self.pending.get_mut(&newest) {
+            Some(Pending::EmptyGeneration { leave }) if newest.0 > last_token_before => {
+                *leave = Some(answer);
+            }
+            Some(_) | None => answer.after(Ok(()), self),
+        }
     }
 
     fn reply(&mut self, to: RequestId, response: GroupResponse) {
@@ -274,7 +303,11 @@ impl GroupMachine {
                     group.on_assignment_appended(&mut cx, generation, assignments, result);
                 }
             }
-            Pending::EmptyGeneration => {}
+            Pending::EmptyGeneration { leave } => {
+                if let Some(answer) = leave {
+                    answer.after(result, &mut cx);
+                }
+            }
             Pending::StaticMember { group_id, old, new_id, answer } => {
                 let group = groups.get_mut(&group_id);
                 join::on_static_member_appended(group, &mut cx, *old, &new_id, answer, result);
@@ -310,7 +343,7 @@ impl GroupMachine {
         let under_way = cx.pending.values().flat_map(|pending| match pending {
             Pending::Offsets { group_id, commit, .. } => commit.names(group_id).collect(),
             Pending::Assignment { .. }
-            | Pending::EmptyGeneration
+            | Pending::EmptyGeneration { .. }
             | Pending::StaticMember { .. }
             | Pending::TopicsDeleted { .. } => Vec::new(),
         });
@@ -436,7 +469,10 @@ impl Machine for GroupMachine {
         }
         for pending in pending.into_values() {
             match pending {
-                Pending::Assignment { .. } | Pending::EmptyGeneration => {}
+                Pending::Assignment { .. } | Pending::EmptyGeneration { leave: None } => {}
+                Pending::EmptyGeneration { leave: Some(answer) } => {
+                    answer.after(Err(code), &mut cx);
+                }
                 Pending::StaticMember { answer, .. } => {
                     let response = join::refusal(answer.api_version, "", code);
                     cx.reply(answer.to, response);

@@ -10,7 +10,7 @@ use protocol::messages::{
 };
 
 use super::group::{Group, GroupState, Waiting};
-use super::{Context, GroupMachine, GroupResponse};
+use super::{Context, GroupMachine, GroupResponse, LeaveAnswer};
 use crate::machine::{Effects, RequestId};
 
 /// The first version that names several members (KIP-345).
@@ -46,6 +46,7 @@ impl GroupMachine {
         request: &LeaveGroupRequest,
         api_version: i16,
     ) -> Effects<Self> {
+        let last_token = self.last_token;
         let (groups, mut cx) = self.split(now);
         let single =
             [MemberIdentity { member_id: request.member_id.clone(), ..MemberIdentity::default() }];
@@ -64,7 +65,7 @@ impl GroupMachine {
         } else {
             response.members = members;
         }
-        cx.reply(to, GroupResponse::LeaveGroup(response));
+        cx.answer_leave(LeaveAnswer { to, response }, last_token);
         let effects = cx.out;
         self.drop_if_pristine(&request.group_id);
         effects

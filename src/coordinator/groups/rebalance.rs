@@ -102,7 +102,7 @@ impl Group {
             self.protocol = None;
             self.go(GroupState::Empty, cx.now);
             let record = records::group(self, &std::collections::BTreeMap::new());
-            cx.append(vec![record], Pending::EmptyGeneration);
+            cx.append(vec![record], Pending::EmptyGeneration { leave: None });
             return;
         }
         self.protocol = self.select_protocol();
