@@ -206,3 +206,6 @@ impl MirrorsState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

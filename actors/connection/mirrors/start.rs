@@ -4,6 +4,8 @@
 //! A request whose topics all have an id and a partition count was resolved by the client, as
 //! KIP-1279's own tool does; its patterns are stored and not looked up again.
 
+mod retry;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -69,6 +71,10 @@ pub async fn start(
     request: StartMirrorTopicsRequest,
 ) -> StartMirrorTopicsResponse {
     let mirror_name = request.mirror_name.clone();
+    if request.retry_here {
+        retry::here(context, &request);
+        return StartMirrorTopicsResponse { mirror_name, ..StartMirrorTopicsResponse::default() };
+    }
     match run(context, request).await {
         Ok(response) => response,
         Err(refusal) => StartMirrorTopicsResponse {
@@ -92,6 +98,7 @@ async fn run(
         for_mirror: false,
         topic_configs: prepared.configs,
     };
+    let again = retry::wanted_already(context, &prepared.request);
     let request = Request::from(prepared.request);
     let response = client::forward(&context.directory, forwarding, &request).await?;
     let mut response = StartMirrorTopicsResponse::try_from(response)
@@ -105,6 +112,7 @@ async fn run(
         })
     })
     .await;
+    retry::everywhere(context, &mirror, again).await;
     response.topics.extend(prepared.refused);
     Ok(response)
 }
