@@ -63,9 +63,23 @@ async fn learn_cluster_id(
         Ok(view) => view.cluster_id,
         Err(error) => {
             tracing::info!(mirror = request.mirror_name, %error, "its source does not answer yet");
-            None
+            own_id_behind(context, &config)
         }
     }
+}
+
+/// This cluster's id where an address of the source is one of its own brokers': it need not answer
+/// to be known.
+fn own_id_behind(context: &RequestContext, config: &config::MirrorConfig) -> Option<String> {
+    let image = context.directory.image();
+    let mut listeners = image.cluster.brokers.values().flat_map(|broker| &broker.listeners);
+    let own = listeners.any(|listener| {
+        config
+            .bootstrap_servers
+            .iter()
+            .any(|server| server.host == listener.host && server.port == listener.port)
+    });
+    own.then(|| image.cluster.id().map(str::to_owned)).flatten()
 }
 
 /// Answers StopMirrorTopics. It asks no coordinator and no source: an operator must always be able

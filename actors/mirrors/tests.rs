@@ -383,7 +383,7 @@ async fn patterns_are_resolved_on_the_source_and_an_unreachable_source_is_told()
     let names: Vec<&str> = started.topics.iter().map(|topic| topic.name.as_str()).collect();
     assert_eq!(names, ["orders-eu", "orders-us"]);
     for topic in names {
-        wait_for(&destination, topic, 1, |row| row.state == "MIRRORING").await;
+        wait_for(&destination, topic, 1, |row| row.state == "MIRRORING" && row.lag == 0).await;
     }
     source.crash().await;
     let refused = start_topics(&destination, &["payments"], &[]).await;

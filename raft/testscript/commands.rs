@@ -466,6 +466,7 @@ fn start(script: &mut Script, args: &Arguments<'_>) -> Vec<String> {
         topics: topics.collect(),
         include_patterns: args.texts("include"),
         exclude_patterns: args.texts("exclude"),
+        ..StartMirrorTopicsRequest::default()
     };
     let mut configs: BTreeMap<TopicName, Settings> = BTreeMap::new();
     for text in args.texts("config") {

@@ -19,6 +19,7 @@ use protocol::messages::start_mirror_topics_request::StartMirrorTopic;
 use protocol::messages::start_mirror_topics_response::MirrorTopicResult;
 use protocol::messages::{StartMirrorTopicsRequest, StartMirrorTopicsResponse};
 use raft::{MirrorDesired, TopicImage};
+use tokio::time::Instant;
 
 use super::admin;
 use crate::connection::context::RequestContext;
@@ -30,6 +31,10 @@ use crate::mirrors::handle::TopicListing;
 
 /// How long the source may take for each of the two questions.
 const SOURCE_DEADLINE: Duration = Duration::from_secs(20);
+
+/// How long the mirror's actor is waited for, and how often it is looked for.
+const HANDLE_DEADLINE: Duration = Duration::from_secs(5);
+const HANDLE_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long coordinators may take to tell the actual states.
 const STATES_DEADLINE: Duration = Duration::from_secs(5);
@@ -135,7 +140,7 @@ async fn prepare(
         let names = request.topics.iter().filter(|topic| !is_resolved(topic));
         let names = names.map(|topic| TopicName::from(topic.topic_name.as_str())).collect();
         let names = (!resolve_patterns).then_some(names);
-        let mirror = handle(context, &request.mirror_name)?;
+        let mirror = handle(context, &request.mirror_name).await?;
         let listing =
             mirror.list_topics(names, SOURCE_DEADLINE).await.map_err(|e| refusal_of(&e))?;
         refused = resolve_names(&mut request.topics, &listing);
@@ -148,7 +153,7 @@ async fn prepare(
     let configs = if new.is_empty() {
         Vec::new()
     } else {
-        topic_configs(&handle(context, &request.mirror_name)?, new).await?
+        topic_configs(&handle(context, &request.mirror_name).await?, new).await?
     };
     Ok(Prepared { request, configs, refused })
 }
@@ -157,11 +162,19 @@ fn is_resolved(topic: &StartMirrorTopic) -> bool {
     !topic.topic_id.is_nil() && topic.num_partitions > 0
 }
 
-fn handle(context: &RequestContext, mirror: &str) -> Result<MirrorHandle, Refusal> {
-    context.directory.mirror(mirror).ok_or_else(|| {
-        let message = format!("mirror '{mirror}' is starting on this broker; try again");
-        Refusal::new(ErrorCode::CoordinatorNotAvailable, message)
-    })
+/// The mirror on this broker. One that was created a moment ago, or restarts, is waited for.
+async fn handle(context: &RequestContext, mirror: &str) -> Result<MirrorHandle, Refusal> {
+    let end = Instant::now() + HANDLE_DEADLINE;
+    loop {
+        if let Some(handle) = context.directory.mirror(mirror) {
+            return Ok(handle);
+        }
+        if Instant::now() >= end {
+            let message = format!("mirror '{mirror}' is starting on this broker; try again");
+            return Err(Refusal::new(ErrorCode::CoordinatorNotAvailable, message));
+        }
+        tokio::time::sleep(HANDLE_PAUSE).await;
+    }
 }
 
 /// The patterns of the request under what the mirror excludes once they are stored.

@@ -124,6 +124,7 @@ impl MirrorAdmin {
             topics: asked.topics.literals.iter().map(topic).collect(),
             include_patterns: asked.topics.patterns.clone(),
             exclude_patterns: asked.exclude.to_vec(),
+            ..StartMirrorTopicsRequest::default()
         };
         Ok(outcomes!(self.ask::<StartMirrorTopicsResponse>(request.into()).await?))
     }
