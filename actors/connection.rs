@@ -134,11 +134,13 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection<S> {
         let idle_max = directory.config.network.connections_max_idle;
         let serve = async {
             tokio::select! {
+                biased;
                 read = read_requests(frames, context, queue, idle_max) => read,
                 written = write_answers(writing, answers) => written,
             }
         };
         let ended = tokio::select! {
+            biased;
             ended = serve => ended,
             () = closed.cancelled() => Ok(()),
             () = directory.stopped.cancelled() => Ok(()),

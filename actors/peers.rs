@@ -178,13 +178,23 @@ impl PeerLink for LocalLink {
                 Plane::Control => directory.runtimes.control.clone(),
                 Plane::Data | Plane::Coordination => directory.runtimes.data.clone(),
             };
+            let stopped = directory.stopped.clone();
             let served = runtime.spawn(connection::serve_peer(directory, self.from, request));
             let served = AbortServing(served);
-            match tokio::time::timeout(deadline, served).await {
-                Ok(Some(Some(response))) => Ok(response),
-                Ok(Some(None)) => Err(LinkError::Unsupported { key }),
-                Ok(None) => Err(gone()),
-                Err(_elapsed) => Err(LinkError::TimedOut { after: deadline }),
+            // A crash breaks connections: what is answered after it is never heard.
+            let answer = tokio::select! {
+                biased;
+                () = stopped.cancelled() => None,
+                answer = tokio::time::timeout(deadline, served) => Some(answer),
+            };
+            match answer {
+                Some(Ok(Some(Some(response)))) => Ok(response),
+                Some(Ok(Some(None))) => Err(LinkError::Unsupported { key }),
+                Some(Ok(None)) | None => {
+                    let reason = format!("node {} ended while it served", self.to);
+                    Err(LinkError::Lost { reason })
+                }
+                Some(Err(_elapsed)) => Err(LinkError::TimedOut { after: deadline }),
             }
         })
     }

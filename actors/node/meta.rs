@@ -61,7 +61,7 @@ pub fn load_or_create(
     let path = folder.join(FILE);
     let shown = path.display().to_string();
     let failed = |source| Error::Io { path: shown.clone(), source };
-    disk.create_dir(folder).map_err(failed)?;
+    create_durably(disk, folder).map_err(failed)?;
     if disk.exists(&path).map_err(failed)? {
         let bytes = disk.read(&path).map_err(failed)?;
         return parse(&shown, &bytes, config.node_id);
@@ -71,6 +71,23 @@ pub fn load_or_create(
         format!("version=1\nnode.id={}\ndirectory.id={}\n", config.node_id, meta.directory_id);
     disk.write_atomically(&path, text.as_bytes()).map_err(failed)?;
     Ok(meta)
+}
+
+/// Creates a folder whose name survives a loss of power, like what is synced in it.
+fn create_durably(disk: &Disk, folder: &Path) -> std::io::Result<()> {
+    let mut missing = Vec::new();
+    for dir in folder.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
+        if disk.exists(dir)? {
+            break;
+        }
+        missing.push(dir);
+    }
+    disk.create_dir(folder)?;
+    for dir in missing {
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+        disk.sync_dir(parent.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
 }
 
 fn parse(path: &str, bytes: &[u8], node_id: i32) -> Result<Meta, Error> {

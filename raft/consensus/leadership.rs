@@ -97,7 +97,7 @@ pub(crate) async fn follow(
             now.state == ServerState::Leader
         };
         let changed = tokio::select! {
-            changed = metrics.changed() => changed.is_ok(),
+            biased;
             _ = stop.changed(), if raft.is_some() => {
                 if let Some(raft) = raft.take()
                     && let Err(error) = raft.shutdown().await
@@ -106,6 +106,7 @@ pub(crate) async fn follow(
                 }
                 true
             }
+            changed = metrics.changed() => changed.is_ok(),
             () = tokio::time::sleep(patience / 2), if leading => true,
         };
         if !changed {

@@ -3,11 +3,12 @@
 //! Owns the faults between a node and one peer; one handle can steer many links. It never changes
 //! a message. One seed and one order of calls give one sequence of faults.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::api::{Request, Response};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::jitter::Jitter;
@@ -21,7 +22,9 @@ pub struct Faults {
 
 #[derive(Debug)]
 struct Shared {
-    cut: watch::Sender<bool>,
+    cut: AtomicBool,
+    /// Wakes the calls in flight in their order, which a watch channel would not.
+    cut_now: Notify,
     plan: Mutex<Plan>,
 }
 
@@ -53,23 +56,25 @@ impl Faults {
             duplicate_chance: 0.0,
             jitter: Jitter::new(seed),
         };
-        let shared = Shared { cut: watch::Sender::new(false), plan: Mutex::new(plan) };
+        let shared =
+            Shared { cut: AtomicBool::new(false), cut_now: Notify::new(), plan: Mutex::new(plan) };
         Faults { shared: Arc::new(shared) }
     }
 
     /// Cuts the links: calls in flight lose their answers, new ones fail at once.
     pub fn cut(&self) {
-        self.shared.cut.send_replace(true);
+        self.shared.cut.store(true, Ordering::SeqCst);
+        self.shared.cut_now.notify_waiters();
     }
 
     /// Mends a cut.
     pub fn mend(&self) {
-        self.shared.cut.send_replace(false);
+        self.shared.cut.store(false, Ordering::SeqCst);
     }
 
     /// True while cut.
     pub fn is_cut(&self) -> bool {
-        *self.shared.cut.borrow()
+        self.shared.cut.load(Ordering::SeqCst)
     }
 
     /// Delays each request by a time between the two.
@@ -163,14 +168,17 @@ impl PeerLink for FaultyLink {
         deadline: Duration,
     ) -> BoxFuture<'_, Result<Response, LinkError>> {
         Box::pin(async move {
-            let mut cut = self.faults.shared.cut.subscribe();
-            if *cut.borrow_and_update() {
+            let cut = self.faults.shared.cut_now.notified();
+            tokio::pin!(cut);
+            // From here on no cut is missed.
+            cut.as_mut().enable();
+            if self.faults.is_cut() {
                 return Err(LinkError::Unreachable { reason: "the link is cut".to_owned() });
             }
             let until = Instant::now() + deadline;
             tokio::select! {
                 biased;
-                _ = cut.wait_for(|cut| *cut) => {
+                () = cut => {
                     Err(LinkError::Lost { reason: "the link was cut".to_owned() })
                 }
                 answer = timeout_at(until, self.deliver(request, deadline)) => {

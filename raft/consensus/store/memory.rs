@@ -26,6 +26,7 @@ struct Directory {
     /// The flush with this number from now fails, and the store closes. 0 fails the next.
     failing_flush: Option<u64>,
     flushes: u64,
+    ignore_flushes: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -53,6 +54,11 @@ impl MemoryStore {
     /// Makes a later flush fail: 0 the next one, 1 the one after it.
     pub fn fail_flush_after(&self, flushes: u64) {
         self.directory.lock().failing_flush = Some(flushes);
+    }
+
+    /// With `true` every flush succeeds and makes nothing durable: a store that lies.
+    pub fn ignore_flushes(&self, ignore: bool) {
+        self.directory.lock().ignore_flushes = ignore;
     }
 
     /// How often the store was flushed since it was made.
@@ -138,7 +144,9 @@ impl MetadataStore for OpenMemoryStore {
                 }
                 later => {
                     directory.failing_flush = later.map(|flushes| flushes - 1);
-                    directory.durable = directory.live.clone();
+                    if !directory.ignore_flushes {
+                        directory.durable = directory.live.clone();
+                    }
                     Ok(())
                 }
             }

@@ -1,0 +1,18 @@
+//! Whole clusters on one thread, in time that stands still until nothing is left to do: one seed
+//! gives one run. Memory for disks, casts for links; no socket, no file, no clock of the machine.
+//!
+//! `HELIOGRAPH_SIM_SEEDS=100` runs so many seeds instead of the gate's few, `HELIOGRAPH_SIM_SEEDS=7..9`
+//! those from 7 on and below 9. A failed run names its seed.
+
+mod simulation;
+mod trace;
+
+mod client;
+mod reader;
+mod writer;
+
+mod check;
+mod nemesis;
+
+mod acknowledged_is_kept;
+mod power_loss;
