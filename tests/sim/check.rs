@@ -32,11 +32,7 @@ pub struct Told {
 ///
 /// # Errors
 /// They are not within [`PATIENCE`]; the text says where each stands.
-pub async fn settle(
-    simulation: &Simulation,
-    topic: &str,
-    partition: i32,
-) -> Result<(), String> {
+pub async fn settle(simulation: &Simulation, topic: &str, partition: i32) -> Result<(), String> {
     let nodes: Vec<Arc<Directory>> =
         simulation.running.lock().unwrap().values().cloned().collect();
     let everybody: BTreeSet<_> = nodes.iter().map(|node| node.node_id()).collect();
@@ -44,9 +40,9 @@ pub async fn settle(
     loop {
         let id = partition_id(&nodes[0], topic, partition);
         let stands: Vec<_> = nodes.iter().map(|node| stand(node, id)).collect();
-        let level = stands.iter().all(|(end, watermark)| {
-            *end == stands[0].0 && end == watermark && *end != Offset(-1)
-        });
+        let level = stands
+            .iter()
+            .all(|(end, watermark)| *end == stands[0].0 && end == watermark && *end != Offset(-1));
         if level && nodes.iter().all(|node| isr(node, id) == everybody) {
             return Ok(());
         }
@@ -82,9 +78,8 @@ pub fn compare(
             return Err(format!("{topic}-{partition}: nodes {one} and {other} differ"));
         }
         for acknowledged in &told.acknowledged {
-            holds(log, acknowledged).map_err(|why| {
-                format!("{topic}-{partition} on node {}: {why}", node.node_id())
-            })?;
+            holds(log, acknowledged)
+                .map_err(|why| format!("{topic}-{partition} on node {}: {why}", node.node_id()))?;
         }
         for (offset, value) in told.seen.iter().flatten() {
             if log.get(offset) != Some(value) {
@@ -108,7 +103,9 @@ fn holds(log: &Log, acknowledged: &Acknowledged) -> Result<(), String> {
             None => return Err(format!("the acknowledged record {value:?} is lost")),
             Some([offset]) if *offset > last => last = *offset,
             Some([offset]) => {
-                return Err(format!("{value:?} at {offset} lies before its predecessor at {last}"));
+                return Err(format!(
+                    "{value:?} at {offset} lies before its predecessor at {last}"
+                ));
             }
             Some(offsets) => return Err(format!("{value:?} is there twice, at {offsets:?}")),
         }

@@ -1,8 +1,8 @@
 //! A client of the simulated cluster: finds leaders, asks nodes, loses its answers when a node
 //! crashes. Every call takes a little virtual time, by the seed. It retries nothing.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actors::connection::producer_ids::ProducerIds;
@@ -11,7 +11,9 @@ use actors::directory::Directory;
 use actors::entropy::Entropy;
 use protocol::api::{Request, Response};
 use protocol::error_code::ErrorCode;
-use protocol::ids::{NodeId, PartitionIndex, ProducerId, TopicIdPartition, TopicName};
+use protocol::ids::{
+    LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicIdPartition, TopicName,
+};
 use protocol::messages::CreateTopicsRequest;
 use protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 
@@ -33,13 +35,26 @@ pub struct Client {
     pub trace: Trace,
     name: String,
     running: Running,
+    /// The newest leader epoch seen of each partition: older news is not believed.
+    newest: Arc<Mutex<BTreeMap<TopicIdPartition, LeaderEpoch>>>,
+}
+
+/// Whom a client believes to lead.
+#[derive(Debug, Clone, Copy)]
+pub struct Leader {
+    /// The partition.
+    pub id: TopicIdPartition,
+    /// Its leader.
+    pub node: NodeId,
+    /// The leader's epoch, which fetches name (KIP-320).
+    pub epoch: LeaderEpoch,
 }
 
 impl Client {
     /// A client called `name` in the trace.
     pub fn new(name: &str, running: &Running, random: Entropy, trace: &Trace) -> Client {
         let (running, trace) = (Arc::clone(running), trace.clone());
-        Client { name: name.to_string(), running, random, trace }
+        Client { name: name.to_string(), running, random, trace, newest: Arc::default() }
     }
 
     /// Adds a line to the trace.
@@ -63,13 +78,21 @@ impl Client {
         }
     }
 
-    /// The id of a partition and its leader, as some node knows it.
-    pub async fn leader(&self, topic: &str, partition: i32) -> Option<(TopicIdPartition, NodeId)> {
+    /// The leader of a partition as a node knows it. A node that is cut off goes on to believe in
+    /// an old one; like a real client, this one does not once it has heard of a newer.
+    pub async fn leader(&self, topic: &str, partition: i32) -> Option<Leader> {
         let image = self.any_node().await.image();
         let found = image.topics.by_name(topic)?;
-        let id =
-            TopicIdPartition { topic_id: found.id, partition: PartitionIndex(partition) };
-        Some((id, image.topics.partition(id)?.leader?))
+        let id = TopicIdPartition { topic_id: found.id, partition: PartitionIndex(partition) };
+        let registered = image.topics.partition(id)?;
+        let epoch = registered.leader_epoch;
+        let mut newest = self.newest.lock().unwrap();
+        let known = newest.entry(id).or_insert(epoch);
+        if epoch < *known {
+            return None;
+        }
+        *known = epoch;
+        Some(Leader { id, node: registered.leader?, epoch })
     }
 
     /// Asks a node. `None`: no connection, or it broke, or no answer in time.

@@ -1,8 +1,9 @@
 //! Whole clusters on one thread, in time that stands still until nothing is left to do: one seed
 //! gives one run. Memory for disks, casts for links; no socket, no file, no clock of the machine.
 //!
-//! `HELIOGRAPH_SIM_SEEDS=100` runs so many seeds instead of the gate's few, `HELIOGRAPH_SIM_SEEDS=7..9`
-//! those from 7 on and below 9. A failed run names its seed.
+//! `HELIOGRAPH_SIM_SEEDS=100` runs so many seeds instead of the gate's few,
+//! `HELIOGRAPH_SIM_SEEDS=7..9` those from 7 on and below 9. A failed run names its seed and shows
+//! its last events; with `HELIOGRAPH_SIM_TRACES=<folder>` it leaves its whole trace there.
 
 mod simulation;
 mod trace;

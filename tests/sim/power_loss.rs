@@ -32,8 +32,9 @@ async fn records_after_power_loss(
     for node in simulation.nodes() {
         simulation.disk(node).ignore_syncs(skip_syncs);
     }
-    let writers: Vec<Writer> =
-        (0..3).map(|n| Writer::start(client(simulation, &format!("writer {n}")), TOPIC, 0)).collect();
+    let writers: Vec<Writer> = (0..3)
+        .map(|n| Writer::start(client(simulation, &format!("writer {n}")), TOPIC, 0))
+        .collect();
     tokio::time::sleep(Duration::from_millis(2_000)).await;
     let everybody = simulation.nodes();
     simulation.crash(&everybody, Crash::PowerCut).await;

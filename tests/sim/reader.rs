@@ -12,7 +12,7 @@ use protocol::error_code::ErrorCode;
 use protocol::messages::FetchRequest;
 use protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 
-use crate::client::Client;
+use crate::client::{Client, Leader};
 
 /// What was read, by offset.
 pub type Seen = BTreeMap<i64, String>;
@@ -29,8 +29,7 @@ impl Reader {
     pub fn start(client: Client, topic: &str, partition: i32) -> Reader {
         let seen = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
-        let run =
-            run(client, topic.to_string(), partition, Arc::clone(&seen), Arc::clone(&stop));
+        let run = run(client, topic.to_string(), partition, Arc::clone(&seen), Arc::clone(&stop));
         let task = tokio::spawn(Box::pin(run));
         Reader { seen, stop, task }
     }
@@ -55,7 +54,9 @@ async fn run(
         let next = seen.lock().unwrap().last_key_value().map_or(0, |(offset, _)| offset + 1);
         let again = next > 0 && client.random.next_u64().is_multiple_of(3);
         let from = match again {
-            true => i64::try_from(client.random.next_u64() % u64::try_from(next).unwrap()).unwrap(),
+            true => {
+                i64::try_from(client.random.next_u64() % u64::try_from(next).unwrap()).unwrap()
+            }
             false => next,
         };
         match read(&client, &topic, partition, from).await {
@@ -84,7 +85,7 @@ async fn read(
     partition: i32,
     from: i64,
 ) -> Option<Result<Vec<(i64, String)>, ErrorCode>> {
-    let (id, leader) = client.leader(topic, partition).await?;
+    let Leader { id, node, epoch } = client.leader(topic, partition).await?;
     let request = FetchRequest {
         max_wait_ms: 50,
         min_bytes: 1,
@@ -94,6 +95,7 @@ async fn read(
             topic_id: id.topic_id.0,
             partitions: vec![FetchPartition {
                 partition,
+                current_leader_epoch: epoch.0,
                 fetch_offset: from,
                 partition_max_bytes: 1 << 16,
                 ..FetchPartition::default()
@@ -102,7 +104,7 @@ async fn read(
         }],
         ..FetchRequest::default()
     };
-    let Response::Fetch(response) = client.call(leader, request).await? else {
+    let Response::Fetch(response) = client.call(node, request).await? else {
         panic!("an answer to another question");
     };
     let data = &response.responses.first()?.partitions[0];

@@ -14,7 +14,7 @@ use protocol::ids::{ProducerEpoch, ProducerId, Sequence, TimestampMs};
 use protocol::messages::ProduceRequest;
 use protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 
-use crate::client::Client;
+use crate::client::{Client, Leader};
 
 /// What a writer has acknowledged, in order.
 #[derive(Debug, Default, Clone)]
@@ -91,8 +91,7 @@ async fn run(
 }
 
 fn batch(id: ProducerId, sequence: i32, values: &[String]) -> Bytes {
-    let mut builder =
-        BatchBuilder::new().producer(id, ProducerEpoch(0), Sequence(sequence));
+    let mut builder = BatchBuilder::new().producer(id, ProducerEpoch(0), Sequence(sequence));
     for value in values {
         builder = builder.record(TimestampMs(1_700_000_000_000), None, Some(value.as_bytes()));
     }
@@ -101,7 +100,7 @@ fn batch(id: ProducerId, sequence: i32, values: &[String]) -> Bytes {
 
 async fn write(client: &Client, topic: &str, partition: i32, batch: &Bytes) {
     loop {
-        let Some((id, leader)) = client.leader(topic, partition).await else {
+        let Some(Leader { id, node: leader, .. }) = client.leader(topic, partition).await else {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
