@@ -47,7 +47,7 @@ impl From<&config::FetchConfig> for FetchLimits {
 }
 
 /// One session with one broker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FetchSession {
     session_id: i32,
     /// 0 opens a session; incremental requests count from 1.
@@ -57,18 +57,6 @@ pub struct FetchSession {
     sent: BTreeMap<TopicIdPartition, FetchPosition>,
     /// Partitions that wait out an error and are not asked for meanwhile.
     held: BTreeSet<TopicIdPartition>,
-}
-
-impl Default for FetchSession {
-    fn default() -> Self {
-        FetchSession {
-            session_id: 0,
-            epoch: 0,
-            positions: BTreeMap::new(),
-            sent: BTreeMap::new(),
-            held: BTreeSet::new(),
-        }
-    }
 }
 
 impl FetchSession {

@@ -4,7 +4,6 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
 use log::Origin;
 use protocol::batch::{ProduceRules, Refusal, validate_produced};
 use protocol::compression::Compression;
@@ -127,7 +126,7 @@ async fn begin_partition(
     let Some(handle) = context.directory.partition(id) else {
         return refused(id.partition, &Error::refused(ErrorCode::NotLeaderOrFollower));
     };
-    let records = data.records.unwrap_or_else(Bytes::new);
+    let records = data.records.unwrap_or_default();
     let produced = match validate_produced(&records, rules) {
         Ok(produced) => produced,
         Err(refusal) => return refused_records(id.partition, &refusal),

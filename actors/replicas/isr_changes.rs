@@ -128,7 +128,6 @@ fn request_for(directory: &Directory, changes: &[IsrChange]) -> AlterPartitionRe
             .map(|(topic_id, partitions)| TopicData {
                 topic_id: topic_id.0,
                 partitions,
-                ..TopicData::default()
             })
             .collect(),
     }
