@@ -210,7 +210,8 @@ async fn begin(frame: Frame, context: &RequestContext, busy: Arc<()>) -> Result<
     Ok(InFlight { key: api, version, correlation_id, begun, _grant: grant, _busy: busy })
 }
 
-/// The answer to Kafka's UnregisterController, whose key is CreateMirror's: both have the same form.
+/// The answer to Kafka's UnregisterController, whose key is CreateMirror's: both have the same
+/// form.
 fn unregister_controller() -> Response {
     CreateMirrorResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),

@@ -1,6 +1,6 @@
-//! Supervisor of this node's mirrors: one actor a mirror, with its connections to the source. Every
-//! node runs every mirror of the image; which partitions a mirror fetches here is told by their
-//! leaders. It talks to no source itself.
+//! Supervisor of this node's mirrors: one actor a mirror, with its connections to the source.
+//! Every node runs every mirror of the image; which partitions a mirror fetches here is told by
+//! their leaders. It talks to no source itself.
 
 pub mod handle;
 pub mod machine;

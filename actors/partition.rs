@@ -142,7 +142,8 @@ pub enum PartitionMsg {
     },
     /// A follower fetched from this leader at this offset.
     FollowerFetched {
-        /// The leader epoch the fetch was checked under; one of an earlier leadership says nothing.
+        /// The leader epoch the fetch was checked under; one of an earlier leadership says
+        /// nothing.
         leader_epoch: LeaderEpoch,
         /// The follower.
         replica: NodeId,

@@ -1,5 +1,5 @@
-//! ApiVersions: what the listener serves, and the features of the cluster. The first answer of every
-//! connection, so it depends on nothing but the image.
+//! ApiVersions: what the listener serves, and the features of the cluster. The first answer of
+//! every connection, so it depends on nothing but the image.
 
 use protocol::api::ApiKey;
 use protocol::error_code::ErrorCode;

@@ -57,8 +57,8 @@ pub async fn begin(context: RequestContext, request: Request) -> Begun {
     }
 }
 
-/// Whether [`serve`] has a handler for a key. A request for any other ends its connection, as Kafka
-/// ends one for a key it does not know, and no listener tells of it.
+/// Whether [`serve`] has a handler for a key. A request for any other ends its connection, as
+/// Kafka ends one for a key it does not know, and no listener tells of it.
 pub fn is_served(key: ApiKey) -> bool {
     match key {
         // Not built: transactions, and the commands of mirroring beyond stop.

@@ -1,5 +1,5 @@
-//! ListOffsets: where a partition's log begins and ends, and where a time lies in it. Consumers see
-//! no further than they may read.
+//! ListOffsets: where a partition's log begins and ends, and where a time lies in it. Consumers
+//! see no further than they may read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -181,8 +181,9 @@ async fn read(
     })
 }
 
-/// Whether a new leader does not know yet how far its own epoch may be read: until its high watermark
-/// reaches the epoch's start, an answer could lie below one an earlier leader gave (KIP-207).
+/// Whether a new leader does not know yet how far its own epoch may be read: until its high
+/// watermark reaches the epoch's start, an answer could lie below one an earlier leader gave
+/// (KIP-207).
 fn is_behind_its_epoch(view: &ReadView, up_to: ReadUpTo) -> bool {
     let epoch = view.serving().leader_epoch;
     if view.last_epoch() != epoch {

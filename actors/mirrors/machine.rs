@@ -1,6 +1,6 @@
-//! The mirror machine of one partition, run by the partition that leads it: events in, effects out.
-//! The rules are the `mirror` crate's; this file keeps the machine in step with what happens, the
-//! effects are carried out in `machine/effects.rs`.
+//! The mirror machine of one partition, run by the partition that leads it: events in, effects
+//! out. The rules are the `mirror` crate's; this file keeps the machine in step with what happens,
+//! the effects are carried out in `machine/effects.rs`.
 
 mod effects;
 mod remote;

@@ -1,7 +1,7 @@
 //! Copies from one broker of a mirror's source to the partitions that are led here: one fetch
 //! session, one request in flight, and one answer being appended meanwhile. It owns no log and
-//! decides no state: what it meets goes to the partition, or to its mirror where a leader has to be
-//! looked for.
+//! decides no state: what it meets goes to the partition, or to its mirror where a leader has to
+//! be looked for.
 //!
 //! The next request goes out as soon as an answer is there, from the positions after it, while its
 //! batches are appended. An answer that comes before those appends are done waits for them, so
@@ -169,8 +169,8 @@ impl MirrorFetcherHandle {
         }
     }
 
-    /// Takes a partition away. The receiver fires when no append of it is under way, or closes when
-    /// the fetcher dies; `None` when it is dead already.
+    /// Takes a partition away. The receiver fires when no append of it is under way, or closes
+    /// when the fetcher dies; `None` when it is dead already.
     pub fn release(&self, partition: TopicIdPartition) -> Option<oneshot::Receiver<()>> {
         let (sender, released) = oneshot::channel();
         let message = MirrorFetcherMsg::Release(partition, RpcReplyPort::from(sender));

@@ -125,10 +125,7 @@ fn request_for(directory: &Directory, changes: &[IsrChange]) -> AlterPartitionRe
         broker_epoch: directory.broker_epoch().0,
         topics: topics
             .into_iter()
-            .map(|(topic_id, partitions)| TopicData {
-                topic_id: topic_id.0,
-                partitions,
-            })
+            .map(|(topic_id, partitions)| TopicData { topic_id: topic_id.0, partitions })
             .collect(),
     }
 }

@@ -1,5 +1,5 @@
-//! `heliograph dev`: a cluster in this process until Ctrl-C. Owns the command's arguments, the order
-//! of start and end, and the exit code; the cluster is the actors', what is printed is in
+//! `heliograph dev`: a cluster in this process until Ctrl-C. Owns the command's arguments, the
+//! order of start and end, and the exit code; the cluster is the actors', what is printed is in
 //! [`banner`].
 
 mod banner;
@@ -47,7 +47,8 @@ const STOP_DEADLINE: Duration = Duration::from_secs(20);
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// How many nodes; topics get min(3, nodes) replicas
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
     nodes: u16,
     /// The first node's port on 127.0.0.1, the others follow; 0 takes free ones
     #[arg(long, value_name = "PORT", default_value_t = 9092)]

@@ -1,5 +1,5 @@
-//! Where the process's log lines go: standard error, quiet unless RUST_LOG says otherwise. Owns the
-//! default filter; nothing else in the command line sets one up.
+//! Where the process's log lines go: standard error, quiet unless RUST_LOG says otherwise. Owns
+//! the default filter; nothing else in the command line sets one up.
 
 use std::io::IsTerminal;
 

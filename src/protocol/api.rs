@@ -61,8 +61,8 @@ impl Request {
         Ok(request)
     }
 
-    /// Reads a body and leaves what follows it unread, as Kafka's brokers do: librdkafka 2.16 leaves
-    /// three bytes behind a Metadata request for all topics.
+    /// Reads a body and leaves what follows it unread, as Kafka's brokers do: librdkafka 2.16
+    /// leaves three bytes behind a Metadata request for all topics.
     ///
     /// # Errors
     ///

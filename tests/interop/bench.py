@@ -18,7 +18,7 @@ from confluent_kafka.admin import NewTopic
 RECORD_BYTES = 1024
 WARM_UP_RECORDS = 100_000
 PRODUCE_RECORDS = int(os.environ.get("BENCH_PRODUCE_RECORDS", 1_000_000))
-MIRROR_RECORDS = int(os.environ.get("BENCH_MIRROR_RECORDS", 1_000_000))
+MIRROR_RECORDS = int(os.environ.get("BENCH_MIRROR_RECORDS", 2_000_000))
 STARTS = 5
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -99,8 +99,8 @@ def mirror_and_fail_over(source):
 
         def caught_up():
             rows = cli.describe("bench")
-            return len(rows) == 4 and all(
-                row["lag"] == 0 and row["destinationOffset"] > 0 for row in rows)
+            copied = sum(row["destinationOffset"] for row in rows)
+            return copied == MIRROR_RECORDS and all(row["lag"] == 0 for row in rows)
         harness.eventually(caught_up, 240, "lag zero", interval=0.1)
         seconds = time.monotonic() - began
         used = cpu_seconds(cluster.process) - before

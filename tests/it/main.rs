@@ -1,3 +1,9 @@
 //! Integration tests: whole clusters, real sockets, temporary folders.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "all of it is tests: what fails here fails a test"
+)]
+
 mod cluster;

@@ -1,7 +1,7 @@
-//! DescribeMirrors: any broker answers for all partitions (D17). It asks the leader of each for the
-//! state and the offsets, and the mirror coordinators for what no leader tells; a partition without
-//! a leader keeps its row. The leaders are asked by the same request with a field of ours that
-//! bounds the answer to what they lead.
+//! DescribeMirrors: any broker answers for all partitions (D17). It asks the leader of each for
+//! the state and the offsets, and the mirror coordinators for what no leader tells; a partition
+//! without a leader keeps its row. The leaders are asked by the same request with a field of ours
+//! that bounds the answer to what they lead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Effects that ask somebody else: the mirror coordinator, the source by way of the mirror's actor,
-//! the controller. Each is a task with a deadline and exactly one answer.
+//! Effects that ask somebody else: the mirror coordinator, the source by way of the mirror's
+//! actor, the controller. Each is a task with a deadline and exactly one answer.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -291,8 +291,8 @@ impl MirrorState {
         self.want_survey_in(super::MOVED_PAUSE);
     }
 
-    /// Tells the partitions of brokers that have been away for long, though others answer and still
-    /// name them as leaders.
+    /// Tells the partitions of brokers that have been away for long, though others answer and
+    /// still name them as leaders.
     fn judge_down_brokers(&mut self) {
         let now = self.directory.clock.now();
         for id in self.fetching.ids() {

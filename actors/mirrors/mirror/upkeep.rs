@@ -130,8 +130,8 @@ impl MirrorState {
         Ok(())
     }
 
-    /// Asks the controller for the partitions that the source has and we have not (D13). The leader
-    /// of a topic's first partition asks.
+    /// Asks the controller for the partitions that the source has and we have not (D13). The
+    /// leader of a topic's first partition asks.
     pub(super) fn grow_topics(&mut self) {
         let Some(survey) = &self.asking.survey else {
             return;

@@ -1,6 +1,6 @@
 //! What a source's answer means for one partition: batches to append, a leader to follow, an error
-//! to tell. Owns the handling of each result (spec 4.8, D9, D12); sends no request but the question
-//! for a log's bounds.
+//! to tell. Owns the handling of each result (spec 4.8, D9, D12); sends no request but the
+//! question for a log's bounds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

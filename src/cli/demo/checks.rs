@@ -42,8 +42,8 @@ pub fn held(batches: &[RecordBatch]) -> Result<Held> {
     Ok(held)
 }
 
-/// Of the acknowledged records, exactly those above the last mirrored offset are missing: the others
-/// are there, each at its own offset, and none of the missing ones is anywhere.
+/// Of the acknowledged records, exactly those above the last mirrored offset are missing: the
+/// others are there, each at its own offset, and none of the missing ones is anywhere.
 ///
 /// # Errors
 /// The first record that is not where it should be.

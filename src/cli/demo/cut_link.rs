@@ -1,6 +1,6 @@
 //! A link to a running cluster that can be cut: a forwarder in front of each of its brokers. Owns
-//! the local ports and the names under which a client sees the brokers; looks into the answers that
-//! carry addresses and into nothing else.
+//! the local ports and the names under which a client sees the brokers; looks into the answers
+//! that carry addresses and into nothing else.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -134,8 +134,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// The whole frame of an answer whose addresses lead around the link, with ours instead; `None`
-    /// for what carries none. A Fetch answer names addresses only when a leader has moved.
+    /// The whole frame of an answer whose addresses lead around the link, with ours instead;
+    /// `None` for what carries none. A Fetch answer names addresses only when a leader has moved.
     fn renamed(&self, key: i16, version: i16, answer: &Bytes) -> Option<Bytes> {
         let key = ApiKey::from_i16(key)?;
         if !matches!(key, ApiKey::Metadata | ApiKey::DescribeCluster | ApiKey::FindCoordinator) {

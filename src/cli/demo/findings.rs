@@ -99,8 +99,8 @@ async fn read_back(standby: &Topic) -> Result<BTreeMap<i32, Held>> {
     Ok(held)
 }
 
-/// Compares every partition up to its last mirrored offset: the files of all replicas with those of
-/// the source, or what both sides answer to Fetch where the source runs elsewhere.
+/// Compares every partition up to its last mirrored offset: the files of all replicas with those
+/// of the source, or what both sides answer to Fetch where the source runs elsewhere.
 async fn compare(
     stage: &Stage,
     source: &Topic,

@@ -1,5 +1,5 @@
-//! The demo's last words: what was measured, and each promise with what was found. Owns how numbers
-//! are written; measures nothing.
+//! The demo's last words: what was measured, and each promise with what was found. Owns how
+//! numbers are written; measures nothing.
 
 use std::io::IsTerminal;
 use std::time::Duration;

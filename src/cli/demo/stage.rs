@@ -94,8 +94,8 @@ impl Stage {
         self.folder.join("standby")
     }
 
-    /// Takes the source away from the standby for good: all nodes of the primary crash, or the link
-    /// is cut.
+    /// Takes the source away from the standby for good: all nodes of the primary crash, or the
+    /// link is cut.
     pub async fn lose_source(&mut self) {
         match &mut self.source {
             Source::Primary(primary) => primary.crash().await,

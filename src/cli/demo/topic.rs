@@ -1,5 +1,6 @@
-//! One topic of one cluster, over the wire: made, found, written to, read and deleted as any client
-//! does. Owns which broker leads which partition; decides nothing about what a refusal means.
+//! One topic of one cluster, over the wire: made, found, written to, read and deleted as any
+//! client does. Owns which broker leads which partition; decides nothing about what a refusal
+//! means.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

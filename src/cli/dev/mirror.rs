@@ -1,5 +1,5 @@
-//! `dev --mirror-from`: a mirror of a running cluster, created and started over the wire on our own
-//! bootstrap, as a user would. Owns the mirror's name; knows nothing of how mirroring works.
+//! `dev --mirror-from`: a mirror of a running cluster, created and started over the wire on our
+//! own bootstrap, as a user would. Owns the mirror's name; knows nothing of how mirroring works.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,8 @@ async fn create(admin: &MirrorAdmin, source: &str) -> Result<()> {
     match existing.iter().find(|row| row.mirror == MIRROR) {
         Some(row) if row.source_bootstrap == source => Ok(()),
         Some(row) => bail!(
-            "mirror '{MIRROR}' of this folder has the source {}, not {source}: choose another --dir",
+            "mirror '{MIRROR}' of this folder has the source {}, not {source}: choose another \
+             --dir",
             row.source_bootstrap
         ),
         None => {

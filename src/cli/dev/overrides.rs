@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use config::Properties;
 
-/// Settings that tell the nodes of one process apart. One value for all of them breaks the cluster.
+/// Settings that tell the nodes of one process apart. One value for all of them breaks the
+/// cluster.
 const EACH_NODES_OWN: [&str; 9] = [
     "node.id",
     "broker.id",

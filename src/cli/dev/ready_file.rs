@@ -1,5 +1,5 @@
-//! `--ready-file`: says to another program that topics can be created, and where. Owns the JSON and
-//! that the file is there whole or not at all.
+//! `--ready-file`: says to another program that topics can be created, and where. Owns the JSON
+//! and that the file is there whole or not at all.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
