@@ -5,6 +5,12 @@
 //! `HELIOGRAPH_SIM_SEEDS=7..9` those from 7 on and below 9. A failed run names its seed and shows
 //! its last events; with `HELIOGRAPH_SIM_TRACES=<folder>` it leaves its whole trace there.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "all of it is tests: what fails here fails a test"
+)]
+
 mod simulation;
 mod trace;
 
