@@ -82,7 +82,6 @@ fn one_seed_gives_one_run() {
 }
 
 #[test]
-#[ignore = "not run since its clients stopped to believe in leaders that were replaced"]
 fn kills_and_bad_links_lose_nothing() {
     for seed in seeds(3) {
         run(seed, Means { blows: 8, power_cuts: false });
@@ -90,7 +89,6 @@ fn kills_and_bad_links_lose_nothing() {
 }
 
 #[test]
-#[ignore = "not run since its clients stopped to believe in leaders that were replaced"]
 fn power_cuts_lose_nothing_that_is_synced() {
     for seed in seeds(3) {
         run(1_000 + seed, Means { blows: 8, power_cuts: true });
