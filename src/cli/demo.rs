@@ -55,6 +55,8 @@ const HEAD_START_BYTES: u64 = 64 << 20;
 const HEAD_START_MAX: Duration = Duration::from_secs(6);
 /// How long the steady load is watched.
 const STEADY: Duration = Duration::from_secs(4);
+/// How long the load hurries again before the source is lost, so that a copy has a tail to miss.
+const BEFORE_THE_LOSS: Duration = Duration::from_millis(200);
 /// How long the load goes on after the source was lost to the standby.
 const AFTER_THE_LOSS: Duration = Duration::from_millis(300);
 
@@ -144,6 +146,8 @@ async fn acts(stage: &mut Stage, name: &str) -> Result<bool> {
     let standby = Topic::find(&topic::client(&standby_bootstrap), name, PARTITIONS).await?;
     let read_only = failover::read_only(&standby).await;
 
+    load.set_pace(Pace::Burst);
+    tokio::time::sleep(BEFORE_THE_LOSS).await;
     stage.lose_source().await;
     let lost = if stage.primary_folder().is_some() {
         "All nodes of the primary crashed"
