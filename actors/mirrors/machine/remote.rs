@@ -154,7 +154,9 @@ impl MirrorRunner {
     }
 
     pub(super) fn bump_leader_epoch(&self, min: LeaderEpoch) {
-        crash_point("mirror-stop-bump");
+        if self.machine.state() == MirrorState::Stopping {
+            crash_point("mirror-stop-bump");
+        }
         let answer = self.answer();
         let directory = Arc::clone(&self.directory);
         let id = self.shared.id();
