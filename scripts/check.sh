@@ -94,8 +94,13 @@ interop() {
     cp "${CARGO_TARGET_DIR:-$root/target}/debug/heliograph" target/gate/heliograph-failpoints
     export HELIOGRAPH_FAILPOINTS_BIN="$root/target/gate/heliograph-failpoints"
   fi
-  HELIOGRAPH_BIN="${CARGO_TARGET_DIR:-$root/target}/$binary/heliograph" \
-    "$root/.venv/bin/pytest" tests/interop "${marked[@]}"
+  export HELIOGRAPH_BIN="${CARGO_TARGET_DIR:-$root/target}/$binary/heliograph"
+  local suite=("$root/.venv/bin/pytest" tests/interop -o "cache_dir=$root/target/gate/pytest")
+  "${suite[@]}" "${marked[@]}" && return
+  # Real clients' own timeouts can run out on a busy machine: what failed runs once more, alone. A
+  # broken promise fails again.
+  echo 'some tests failed: they run once more'
+  "${suite[@]}" "${marked[@]}" --last-failed
 }
 
 # The licences are checked by tidy too; this adds sources and duplicates where it is installed.
