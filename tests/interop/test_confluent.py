@@ -77,7 +77,7 @@ def test_produced_records_are_read_back(sut, unique, compression, idempotent):
 @pytest.mark.parametrize("acks", ["0", "1"])
 def test_weaker_acks(sut, unique, acks):
     topic = create(sut, unique("acks"), partitions=1)
-    # Without acks nobody learns that a new topic's leader was not there yet: one record makes sure.
+    # Without acks nobody learns that a new topic's leader was not there yet: one record waits.
     produce(sut, topic, 1, prefix="first-", acks="1")
     produce(sut, topic, COUNT, acks=acks)
     client = consumer(sut, unique("group"))

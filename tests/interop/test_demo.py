@@ -1,4 +1,4 @@
-"""`heliograph demo`: from an own primary and from a real Kafka, every promise held, nothing left."""
+"""`heliograph demo`, from an own primary and a real Kafka: all promises held, nothing left."""
 
 import os
 import subprocess
