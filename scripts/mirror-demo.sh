@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Starts a real Apache Kafka, and lets the demo mirror a topic out of it, cut the link and fail over.
+# Starts a real Apache Kafka, and lets the demo mirror a topic out of it, cut the link and
+# fail over.
 # Its only argument is how many Kafka nodes to start (1). Everything is gone at the end.
 set -euo pipefail
 
