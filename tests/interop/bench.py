@@ -116,7 +116,7 @@ def fail_over(source, cluster, cli):
     cli.wait_state("bench", "small", "MIRRORING", lag=0)
     source.kill()
     client = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0,
-                       "log_level": 0})
+                       "retry.backoff.ms": 1, "retry.backoff.max.ms": 10, "log_level": 0})
     client.list_topics("small", timeout=10)
     answers = []
     began = time.monotonic()
