@@ -40,11 +40,21 @@ def plain(kafka, tag, count):
     assert client.flush(20) == 0
 
 
+def wait_markers(kafka, count):
+    """The source answers the end of a transaction before its markers are in the partitions."""
+    def written():
+        logs = (segments.replicas(kafka.data(1), TOPIC, partition)[0]
+                for partition in range(PARTITIONS))
+        return all(sum(batch.is_control for batch in log) == count for log in logs)
+    harness.eventually(written, what=f"{count} markers in every partition of the source")
+
+
 def write_ledger(source):
     """Leaves two transactions open, b and the second d; returns the committed keys."""
     before = Transaction(source, "before")
     before.write(2, "before")
     before.producer.commit_transaction(20)
+    wait_markers(source, 1)
     source.kill()
     source.restart()
     a, b, c = (Transaction(source, name) for name in "abc")
@@ -57,6 +67,7 @@ def write_ledger(source):
     a.producer.commit_transaction(20)
     plain(source, "plain2", 1)
     again.write(1, "d3")
+    wait_markers(source, 4)  # before, the first d, c, a
     counts = {"before": 2, "a1": 3, "a2": 1, "plain1": 2, "plain2": 1}
     committed = {f"{tag}-{i}-{partition}" for tag, count in counts.items()
                  for i in range(count) for partition in range(PARTITIONS)}
