@@ -39,6 +39,7 @@ mod published;
 mod log_storage;
 mod network;
 mod rpc;
+mod runtime;
 mod server;
 mod snapshot;
 mod state_machine;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use openraft::impls::leader_id_std;
 use openraft::rt::deterministic_rng::DeterministicRng;
 use openraft::type_config::alias;
-use openraft_rt_tokio::TokioRuntime;
 use protocol::ids::NodeId;
 use serde::{Deserialize, Serialize};
 
 use super::raft_id::RaftId;
+use super::runtime::OrderedRuntime;
 use super::state_machine::StateMachine;
 use crate::MetadataRecord;
 
@@ -51,11 +51,11 @@ openraft::declare_raft_types!(
         NodeId = RaftId,
         Node = NodeId,
         LeaderId = leader_id_std::LeaderId<Self::Term, Self::NodeId>,
-        AsyncRuntime = DeterministicRng<TokioRuntime>,
+        AsyncRuntime = DeterministicRng<OrderedRuntime>,
 );
 
 /// The runtime whose random numbers follow from a seed.
-pub(crate) type Runtime = DeterministicRng<TokioRuntime>;
+pub(crate) type Runtime = DeterministicRng<OrderedRuntime>;
 /// openraft with everything fixed.
 pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
 pub(crate) type Entry = alias::EntryOf<TypeConfig>;
