@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -17,7 +17,7 @@ use protocol::api::{Request, Response};
 use protocol::error_code::ErrorCode;
 use protocol::ids::{BrokerEpoch, DirectoryId, NodeId, TopicIdPartition, TopicName};
 use raft::{MetadataDelta, MetadataImage};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::AppendBudget;
@@ -75,7 +75,9 @@ pub struct Directory {
     settings: ArcSwap<Settings>,
     sockets: ArcSwapOption<Sockets>,
     image: ArcSwap<MetadataImage>,
-    image_version: watch::Sender<u64>,
+    image_version: AtomicU64,
+    /// Not a watch channel: that wakes its waiters in a random order, and no simulation repeats.
+    image_changed: Notify,
     log_dir: ArcSwapOption<LogDir>,
     broker_epoch: AtomicI64,
     advertised: ArcSwap<Vec<raft::Listener>>,
@@ -148,7 +150,8 @@ impl Directory {
             settings: ArcSwap::from_pointee(settings),
             sockets: ArcSwapOption::empty(),
             image: ArcSwap::from_pointee(MetadataImage::default()),
-            image_version: watch::Sender::new(0),
+            image_version: AtomicU64::new(0),
+            image_changed: Notify::new(),
             log_dir: ArcSwapOption::empty(),
             broker_epoch: AtomicI64::new(-1),
             advertised: ArcSwap::default(),
@@ -180,7 +183,8 @@ impl Directory {
         }
         // Who is woken by the image finds the settings that belong to it.
         self.image.store(image);
-        self.image_version.send_replace(version);
+        self.image_version.store(version, Ordering::Release);
+        self.image_changed.notify_waiters();
         let parts = self.parts.read().clone();
         if let Some(replicas) = parts.replicas {
             replicas.image_changed(Arc::clone(delta));
@@ -198,9 +202,9 @@ impl Directory {
         enter(&mut self.parts.write());
     }
 
-    /// Changes whenever the image does; carries the applied Raft index.
-    pub fn image_version(&self) -> watch::Receiver<u64> {
-        self.image_version.subscribe()
+    /// The Raft index of the newest entry the image has.
+    pub fn image_version(&self) -> u64 {
+        self.image_version.load(Ordering::Acquire)
     }
 
     /// Waits until the image satisfies `wanted`, at most `deadline` long. False when it did not.
@@ -209,16 +213,16 @@ impl Directory {
         deadline: Duration,
         wanted: impl Fn(&MetadataImage) -> bool,
     ) -> bool {
-        let mut versions = self.image_version();
         let wait = async {
             loop {
-                versions.borrow_and_update();
+                let changed = self.image_changed.notified();
+                tokio::pin!(changed);
+                // From here on no change is missed.
+                changed.as_mut().enable();
                 if wanted(&self.image()) {
                     return true;
                 }
-                if versions.changed().await.is_err() {
-                    return false;
-                }
+                changed.await;
             }
         };
         tokio::time::timeout(deadline, wait).await.unwrap_or(false)

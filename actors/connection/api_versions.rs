@@ -47,7 +47,7 @@ pub fn api_versions(
         return refused(ErrorCode::RebootstrapRequired);
     }
     let served = ApiKey::ALL.iter().filter(|key| !key.is_private() && context.serves(**key));
-    let epoch = *context.directory.image_version().borrow();
+    let epoch = context.directory.image_version();
     ApiVersionsResponse {
         api_keys: served.map(|key| listed(*key)).collect(),
         supported_features: supported_features(context.version),

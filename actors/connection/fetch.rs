@@ -80,9 +80,10 @@ pub async fn fetch(context: RequestContext, request: FetchRequest) -> FetchRespo
             break;
         }
         let moved = tokio::select! {
-            moved = tokio::time::timeout_at(deadline, notify.notified()) => moved.is_ok(),
+            biased;
             // A replica that asks again has given this wait up: its next fetch stands behind it.
             () = context.followed.cancelled(), if replica.is_some() => false,
+            moved = tokio::time::timeout_at(deadline, notify.notified()) => moved.is_ok(),
         };
         if !moved {
             break;
