@@ -399,3 +399,45 @@ async fn coordinator_types_that_are_not_served_are_refused_for_good() {
     assert_eq!(code(0, "g", 0).await, ErrorCode::None);
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_partition_costs_the_coordinator_no_acknowledged_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = start("killed-partition", LinkMode::Local, dir.path()).await;
+    create_topic(&cluster, "t", 1).await;
+    for offset in 0..30 {
+        let node = coordinator(&cluster).await;
+        let image = node.image();
+        let topic_id = image.topics.id_of(ShardKind::Group.topic()).unwrap();
+        let partition = locate::group_partition(&image, GROUP).unwrap();
+        let at = TopicIdPartition { topic_id, partition };
+        if offset % 5 == 4
+            && let Some(found) = node.partition(at)
+        {
+            found.cell().kill();
+        }
+        let request = commit("", -1, &["t"], offset);
+        let code = |r: &OffsetCommitResponse| r.topics[0].partitions[0].error_code;
+        let response: OffsetCommitResponse = ask(&cluster, 9, request, code).await;
+        assert_eq!(response.topics[0].partitions[0].error_code, 0);
+        assert_eq!(committed(&cluster).await, BTreeMap::from([(("t".to_owned(), 0), offset)]));
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_coordinators_start_their_shards_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = start("killed-supervisor", LinkMode::Local, dir.path()).await;
+    create_topic(&cluster, "t", 1).await;
+    for offset in 0..3 {
+        let request = commit("", -1, &["t"], offset);
+        let code = |r: &OffsetCommitResponse| r.topics[0].partitions[0].error_code;
+        let response: OffsetCommitResponse = ask(&cluster, 9, request, code).await;
+        assert_eq!(response.topics[0].partitions[0].error_code, 0);
+        let node = coordinator(&cluster).await;
+        node.set_part(|parts| parts.coordinators.as_ref().unwrap().cell().kill());
+        assert_eq!(committed(&cluster).await, BTreeMap::from([(("t".to_owned(), 0), offset)]));
+    }
+    cluster.stop().await;
+}
