@@ -14,6 +14,7 @@ use protocol::messages::{
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use uuid::Uuid;
 
+use crate::controller::bootstrap;
 use crate::directory::Directory;
 use crate::error::Error;
 
@@ -188,13 +189,8 @@ impl LifecycleState {
 const FENCED_RETRY: Duration = Duration::from_millis(10);
 
 async fn register(directory: &Arc<Directory>, incarnation_id: Uuid) -> Result<BrokerEpoch, Error> {
-    let known = directory
-        .wait_for_image(REGISTRATION_DEADLINE, |image| image.cluster.id().is_some())
-        .await;
-    if !known {
-        return Err(Error::NoAnswer { what: "the quorum" });
-    }
-    let image = directory.image();
+    let cluster_id = bootstrap::cluster_id(directory, REGISTRATION_DEADLINE).await;
+    let cluster_id = cluster_id.ok_or(Error::NoAnswer { what: "the quorum" })?;
     let previous = directory.log_dir()?.previous_broker_epoch().map_or(-1, |epoch| epoch.0);
     let advertised = directory.advertised();
     let listeners = advertised.iter().map(|listener| Listener {
@@ -205,7 +201,7 @@ async fn register(directory: &Arc<Directory>, incarnation_id: Uuid) -> Result<Br
     });
     let request = BrokerRegistrationRequest {
         broker_id: directory.node_id().0,
-        cluster_id: image.cluster.id().unwrap_or_default().to_string(),
+        cluster_id,
         incarnation_id,
         listeners: listeners.collect(),
         features: vec![Feature {

@@ -1,5 +1,6 @@
 //! The first start of a cluster: the lowest listed voter asks all others whether they are empty,
-//! and when all are, initialises the quorum with them. It does nothing once a cluster exists.
+//! and when all are, initialises the quorum with them. It does nothing once a cluster exists, but
+//! tell a broker that does not vote which cluster that is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +50,31 @@ pub async fn run(directory: Arc<Directory>, consensus: Consensus) {
         }
         tokio::time::sleep(RETRY).await;
     }
+}
+
+/// The id of the cluster, as soon as there is one. A broker that does not vote follows the log
+/// only once it is registered, and names the cluster's id for that: it asks the voters.
+pub async fn cluster_id(directory: &Arc<Directory>, deadline: Duration) -> Option<String> {
+    let voters = voters(directory);
+    let known = |image: &raft::MetadataImage| image.cluster.id().is_some();
+    if voters.contains(&directory.node_id()) {
+        directory.wait_for_image(deadline, known).await;
+        return directory.image().cluster.id().map(str::to_owned);
+    }
+    let end = Instant::now() + deadline;
+    while Instant::now() < end && !directory.stopped.is_cancelled() {
+        if let Some(id) = directory.image().cluster.id() {
+            return Some(id.to_owned());
+        }
+        for voter in &voters {
+            let answer = hello(directory, *voter).await;
+            if let Some(id) = answer.and_then(|answer| answer.cluster_id) {
+                return Some(id);
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+    None
 }
 
 fn complain(me: NodeId, missing: &[NodeId], asks: bool) {

@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use protocol::Reader;
 use protocol::api::{Request, Response};
 use protocol::error_code::ErrorCode;
+use protocol::ids::NodeId;
 use protocol::messages::ForwardRequest;
 use protocol::messages::forward_request::TopicConfigs;
 use tokio::time::Instant;
@@ -32,6 +33,7 @@ pub async fn call(
     deadline: Duration,
 ) -> Result<Response, Error> {
     let end = Instant::now() + deadline;
+    let mut next_voter = voters_in_turn(directory);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() || directory.stopped.is_cancelled() {
@@ -40,7 +42,8 @@ pub async fn call(
         let leader = directory
             .controller()
             .ok()
-            .and_then(|controller| controller.consensus().leadership().borrow().leader);
+            .and_then(|controller| controller.consensus().leadership().borrow().leader)
+            .or_else(&mut next_voter);
         if let Some(leader) = leader {
             let link = directory.peers.link(leader, Plane::Control);
             match link.call(request.clone(), left).await {
@@ -51,6 +54,15 @@ pub async fn call(
         }
         tokio::time::sleep(RETRY.min(left)).await;
     }
+}
+
+/// Whom a broker asks that hears of no leader: one that does not vote is told of leaders only when
+/// its registration has made it a member, so it tries every voter for that.
+fn voters_in_turn(directory: &Directory) -> impl FnMut() -> Option<NodeId> + use<> {
+    let voters = super::voters(directory);
+    let is_voter = voters.contains(&directory.node_id());
+    let mut turns = voters.into_iter().cycle();
+    move || if is_voter { None } else { turns.next() }
 }
 
 /// What a broker adds to a client's request when it hands it on.

@@ -130,6 +130,8 @@ pub struct ControllerLeaderState {
     committed: u64,
     sessions: BTreeMap<NodeId, Session>,
     balanced_at: Instant,
+    /// The newest addition of a learner.
+    adding: Option<tokio::task::JoinHandle<()>>,
     /// Broker epochs given out so far: each is above all before.
     last_broker_epoch: BrokerEpoch,
     myself: ActorRef<ControllerLeaderMsg>,
@@ -174,6 +176,7 @@ impl Actor for ControllerLeader {
             committed: 0,
             sessions,
             balanced_at: now,
+            adding: None,
             last_broker_epoch: newest.unwrap_or(BrokerEpoch(-1)),
             myself,
         })
@@ -335,20 +338,38 @@ impl ControllerLeaderState {
     }
 
     /// A broker outside the quorum follows its log as a learner.
-    fn add_learner(&self, member: raft::consensus::RaftId, node: NodeId) {
+    fn add_learner(&mut self, member: raft::consensus::RaftId, node: NodeId) {
         if self.consensus.metrics().members.contains_key(&member) {
             return;
         }
         let consensus = self.consensus.clone();
-        tokio::spawn(async move {
+        self.adding = Some(tokio::spawn(async move {
             match consensus.add_learner(member, node).await {
                 Ok(()) => tracing::info!(%node, %member, "follows the metadata log"),
-                Err(error) => tracing::warn!(%node, %error, "was not added as a learner"),
+                Err(error) => tracing::warn!(%node, %error, "was not added as a learner yet"),
             }
-        });
+        }));
+    }
+
+    /// A registered broker that does not follow the log never comes out of its fence: its addition
+    /// failed, or the leader that registered it was gone before.
+    fn add_missing_learner(&mut self) {
+        if self.adding.as_ref().is_some_and(|adding| !adding.is_finished()) {
+            return;
+        }
+        let members = self.consensus.metrics().members;
+        let brokers = self.consensus.image().cluster.brokers.values().cloned().collect::<Vec<_>>();
+        let mut missing = brokers
+            .iter()
+            .map(|broker| (raft_id(broker.directory_id.0), broker.id))
+            .filter(|(member, _)| !members.contains_key(member));
+        if let Some((member, node)) = missing.next() {
+            self.add_learner(member, node);
+        }
     }
 
     fn on_tick(&mut self) -> Result<(), ActorProcessingErr> {
+        self.add_missing_learner();
         let session = self.directory.config.timing.broker_session;
         let silent: Vec<(NodeId, BrokerEpoch)> = self
             .sessions
