@@ -7,4 +7,9 @@
 )]
 
 mod cluster;
+mod fixture;
+
+mod first_start;
+mod replication;
 mod serving;
+mod topics;

@@ -2,13 +2,9 @@
 //! the nodes.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use actors::dev::DevCluster;
 use actors::peers::LinkMode;
-use actors::process::ProcessHandle;
 use bytes::Bytes;
-use net::{Client, ClientOptions};
 use protocol::api::{Request, Response};
 use protocol::batch::BatchBuilder;
 use protocol::ids::TimestampMs;
@@ -36,35 +32,29 @@ use protocol::messages::{
     OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, ProduceRequest, ProduceResponse,
 };
 
-use crate::cluster::spec;
+use crate::fixture::{Fixture, over_both_links};
 
-const WAIT: Duration = Duration::from_secs(10);
-
-/// A running cluster and a client to it.
-struct Fixture {
-    cluster: DevCluster,
-    client: Client,
-    _dir: tempfile::TempDir,
+over_both_links! {
+    topics_are_made_grown_described_and_deleted,
+    a_topic_that_a_client_names_is_made_and_the_first_answer_has_its_leaders,
+    offsets_and_epochs_of_what_was_produced_are_found,
+    producer_ids_are_given_once_and_transactions_are_refused_for_good,
+    settings_are_shown_as_they_were_set,
 }
 
-impl Fixture {
-    async fn start(name: &str, links: LinkMode) -> Fixture {
-        let dir = tempfile::tempdir().unwrap();
-        let process = ProcessHandle::start().await.unwrap();
-        let spec = spec(name, 3, links, dir.path());
-        let cluster = DevCluster::start(&process, &spec).await.unwrap();
-        cluster.wait_until_ready(WAIT).await.unwrap();
-        let bootstrap = cluster.bootstrap().split(',').map(str::to_owned).collect();
-        let client = Client::new(ClientOptions::new(bootstrap, "it", 1));
-        client.refresh(WAIT).await.unwrap();
-        Fixture { cluster, client, _dir: dir }
+/// A running cluster and what clients ask of it.
+struct Serving(Fixture);
+
+impl Serving {
+    async fn start(name: &str, links: LinkMode) -> Serving {
+        Serving(Fixture::start(name, 3, links, &[]).await)
     }
 
     async fn ask<T>(&self, node: i32, request: impl Into<Request>) -> T
     where
         T: TryFrom<Response, Error = protocol::Error>,
     {
-        T::try_from(self.client.call(node, request, WAIT).await.unwrap()).unwrap()
+        self.0.ask(node, request).await
     }
 
     async fn create(&self, node: i32, topic: CreatableTopic) -> CreateTopicsResponse {
@@ -156,8 +146,8 @@ fn creatable(name: &str, partitions: i32) -> CreatableTopic {
     }
 }
 
-async fn topics_live_their_life(links: LinkMode) {
-    let mut fixture = Fixture::start("topics", links).await;
+async fn topics_are_made_grown_described_and_deleted(links: LinkMode) {
+    let mut fixture = Serving::start("topics", links).await;
     let made = fixture.create(1, creatable("t", 2)).await;
     assert_eq!(made.topics[0].error_code, 0, "{made:?}");
     let settings = made.topics[0].configs.as_ref().unwrap();
@@ -170,54 +160,54 @@ async fn topics_live_their_life(links: LinkMode) {
     assert!(told.partitions.iter().all(|partition| partition.isr_nodes.len() == 3));
 
     let grown: CreatePartitionsResponse = fixture
-        .ask(1, CreatePartitionsRequest {
-            topics: vec![CreatePartitionsTopic {
-                name: "t".to_owned(),
-                count: 5,
-                assignments: None,
-            }],
-            ..CreatePartitionsRequest::default()
-        })
+        .ask(
+            1,
+            CreatePartitionsRequest {
+                topics: vec![CreatePartitionsTopic {
+                    name: "t".to_owned(),
+                    count: 5,
+                    assignments: None,
+                }],
+                ..CreatePartitionsRequest::default()
+            },
+        )
         .await;
     assert_eq!(grown.results[0].error_code, 0);
     assert_eq!(fixture.topic(1, "t").await.partitions.len(), 5);
 
     let page: DescribeTopicPartitionsResponse = fixture
-        .ask(1, DescribeTopicPartitionsRequest {
-            response_partition_limit: 3,
-            ..DescribeTopicPartitionsRequest::default()
-        })
+        .ask(
+            1,
+            DescribeTopicPartitionsRequest {
+                response_partition_limit: 3,
+                ..DescribeTopicPartitionsRequest::default()
+            },
+        )
         .await;
     assert_eq!(page.topics[0].partitions.len(), 3);
     assert_eq!(page.next_cursor.map(|cursor| cursor.partition_index), Some(3));
 
     let gone: DeleteTopicsResponse = fixture
-        .ask(3, DeleteTopicsRequest {
-            topics: vec![DeleteTopicState {
-                name: Some("t".to_owned()),
-                ..DeleteTopicState::default()
-            }],
-            ..DeleteTopicsRequest::default()
-        })
+        .ask(
+            3,
+            DeleteTopicsRequest {
+                topics: vec![DeleteTopicState {
+                    name: Some("t".to_owned()),
+                    ..DeleteTopicState::default()
+                }],
+                ..DeleteTopicsRequest::default()
+            },
+        )
         .await;
     assert_eq!(gone.responses[0].error_code, 0);
     assert_eq!(fixture.topic(3, "t").await.error_code, 3);
-    fixture.cluster.crash().await;
+    fixture.0.cluster.crash().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn topics_are_made_grown_described_and_deleted() {
-    topics_live_their_life(LinkMode::Local).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn topics_are_made_grown_described_and_deleted_over_tcp() {
-    topics_live_their_life(LinkMode::Tcp).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_topic_that_a_client_names_is_made_and_the_first_answer_has_its_leaders() {
-    let mut fixture = Fixture::start("auto", LinkMode::Local).await;
+async fn a_topic_that_a_client_names_is_made_and_the_first_answer_has_its_leaders(
+    links: LinkMode,
+) {
+    let mut fixture = Serving::start("auto", links).await;
     let request = MetadataRequest {
         topics: Some(
             ["made", "not a name"]
@@ -235,25 +225,21 @@ async fn a_topic_that_a_client_names_is_made_and_the_first_answer_has_its_leader
     assert_eq!(made.error_code, 0, "{answer:?}");
     assert!(made.partitions.iter().all(|partition| partition.leader_id > 0));
     assert_eq!(answer.topics[1].error_code, 17);
-    let cluster: DescribeClusterResponse =
-        fixture.ask(3, DescribeClusterRequest::default()).await;
+    let cluster: DescribeClusterResponse = fixture.ask(3, DescribeClusterRequest::default()).await;
     assert_eq!(Some(cluster.cluster_id), answer.cluster_id);
     assert_eq!(cluster.brokers.len(), 3);
-    fixture.cluster.crash().await;
+    fixture.0.cluster.crash().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn offsets_and_epochs_of_what_was_produced_are_found() {
-    let mut fixture = Fixture::start("offsets", LinkMode::Local).await;
+async fn offsets_and_epochs_of_what_was_produced_are_found(links: LinkMode) {
+    let mut fixture = Serving::start("offsets", links).await;
     fixture.create(1, creatable("t", 1)).await;
+    fixture.0.wait_for_replicas("t", 1).await;
     let topic = fixture.topic(1, "t").await;
     assert_eq!(fixture.offset(&topic, -1).await, (0, 0));
     assert_eq!(fixture.offset(&topic, -3).await, (0, -1));
     let now = i64::try_from(
-        std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap()
-            .as_millis(),
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis(),
     )
     .unwrap();
     assert_eq!(fixture.produce(&topic, &[now - 50, now, now - 10]).await, 0);
@@ -268,16 +254,16 @@ async fn offsets_and_epochs_of_what_was_produced_are_found() {
     assert_eq!(fixture.offset(&topic, now + 1).await, (0, -1));
     assert_eq!(fixture.epoch_end(&topic, 0).await, (0, 0, 4));
     assert_eq!(fixture.epoch_end(&topic, 9).await, (0, -1, -1));
-    fixture.cluster.crash().await;
+    fixture.0.cluster.crash().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn producer_ids_are_given_once_and_transactions_are_refused_for_good() {
-    let mut fixture = Fixture::start("ids", LinkMode::Tcp).await;
+async fn producer_ids_are_given_once_and_transactions_are_refused_for_good(links: LinkMode) {
+    let mut fixture = Serving::start("ids", links).await;
     let mut ids = BTreeSet::new();
+    let idempotent =
+        InitProducerIdRequest { transactional_id: None, ..InitProducerIdRequest::default() };
     for node in [1, 2, 3, 1, 2, 3] {
-        let answer: InitProducerIdResponse =
-            fixture.ask(node, InitProducerIdRequest::default()).await;
+        let answer: InitProducerIdResponse = fixture.ask(node, idempotent.clone()).await;
         assert_eq!((answer.error_code, answer.producer_epoch), (0, 0));
         assert!(ids.insert(answer.producer_id), "{} was given twice", answer.producer_id);
     }
@@ -287,12 +273,11 @@ async fn producer_ids_are_given_once_and_transactions_are_refused_for_good() {
     };
     let answer: InitProducerIdResponse = fixture.ask(1, transactional).await;
     assert_eq!(answer.error_code, 53);
-    fixture.cluster.crash().await;
+    fixture.0.cluster.crash().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_are_shown_as_they_were_set() {
-    let mut fixture = Fixture::start("settings", LinkMode::Local).await;
+async fn settings_are_shown_as_they_were_set(links: LinkMode) {
+    let mut fixture = Serving::start("settings", links).await;
     let mirrored = CreatableTopic {
         configs: vec![CreatableTopicConfig {
             name: "mirror.name".to_owned(),
@@ -354,5 +339,5 @@ async fn settings_are_shown_as_they_were_set() {
     assert_eq!(value(1, "min.insync.replicas"), Some(("2".to_owned(), 3)));
     assert_eq!(answer.results[2].configs.len(), 1);
     assert!(answer.results[0].configs.iter().all(|config| config.documentation.is_some()));
-    fixture.cluster.crash().await;
+    fixture.0.cluster.crash().await;
 }
