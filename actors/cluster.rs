@@ -58,6 +58,13 @@ pub enum ClusterMsg {
         /// Who asked.
         reply: RpcReplyPort<Result<Arc<Directory>, Error>>,
     },
+    /// Lend a node's handle.
+    Find {
+        /// Which node.
+        node: NodeId,
+        /// Its handle, if it runs.
+        reply: RpcReplyPort<Option<NodeHandle>>,
+    },
     /// Give out a node's handle, to crash or stop it.
     Take {
         /// Which node.
@@ -143,6 +150,11 @@ impl ClusterHandle {
         }
     }
 
+    /// A running node, for chaos.
+    pub async fn node(&self, node: NodeId) -> Option<NodeHandle> {
+        self.ask(|reply| ClusterMsg::Find { node, reply }).await.flatten()
+    }
+
     async fn take(&self, node: NodeId) -> Option<NodeHandle> {
         self.ask(|reply| ClusterMsg::Take { node, reply }).await.flatten()
     }
@@ -187,6 +199,7 @@ impl Actor for Cluster {
             }
             ClusterMsg::Start { node, reply } => state.on_start(&myself, node, reply),
             ClusterMsg::Started { node, result, reply } => state.on_started(node, result, reply),
+            ClusterMsg::Find { node, reply } => send(reply, state.running.get(&node).cloned()),
             ClusterMsg::Take { node, reply } => {
                 state.children.forget(&node);
                 send(reply, state.running.remove(&node));

@@ -1,4 +1,5 @@
-//! Points at which a test build dies on order, as if killed. In other builds they are nothing.
+//! Points at which a test build dies on order: the process, as if killed, or an actor, as if by a
+//! bug. In other builds they are nothing.
 
 /// Kills the process when the fail point `name` is set to `return`.
 #[cfg(feature = "failpoints")]
@@ -14,3 +15,13 @@ pub fn crash_point(name: &str) {
 /// Kills the process when the fail point `name` is set: only in builds with fail points.
 #[cfg(not(feature = "failpoints"))]
 pub fn crash_point(_name: &str) {}
+
+/// Panics when the fail point `name` for `of` is set to `panic`: a bug in one actor of many.
+#[cfg(feature = "failpoints")]
+pub fn panic_point(name: &str, of: impl std::fmt::Display) {
+    fail::fail_point!(&format!("{name}-{of}"));
+}
+
+/// Panics when the fail point `name` for `of` is set: only in builds with fail points.
+#[cfg(not(feature = "failpoints"))]
+pub fn panic_point(_name: &str, _of: impl std::fmt::Display) {}

@@ -202,6 +202,14 @@ impl Directory {
         enter(&mut self.parts.write());
     }
 
+    /// Tells the supervisor of partitions something, if it runs.
+    pub fn with_replicas(&self, tell: impl FnOnce(&ReplicasHandle)) {
+        let replicas = self.parts.read().replicas.clone();
+        if let Some(replicas) = replicas {
+            tell(&replicas);
+        }
+    }
+
     /// The Raft index of the newest entry the image has.
     pub fn image_version(&self) -> u64 {
         self.image_version.load(Ordering::Acquire)

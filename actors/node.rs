@@ -3,6 +3,7 @@
 
 pub mod meta;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +79,18 @@ pub enum NodeMsg {
     RestartTimeout(ChildKind),
     /// A part was started again, or failed to.
     PartStarted(ChildKind, Result<ActorCell, ractor::SpawnErr>),
+    /// Kill something, as a bug would.
+    Kill {
+        /// What.
+        victim: Victim,
+        /// How many actors were killed.
+        reply: RpcReplyPort<usize>,
+    },
+    /// Tell which actors are the node's parts at present.
+    Parts {
+        /// The parts that run, each with the number of its incarnation, unique in the process.
+        reply: RpcReplyPort<BTreeMap<ChildKind, u64>>,
+    },
     /// End at once, as a killed process does: queues are dropped, nothing is synced.
     Crash {
         /// Answered when the directories may be opened again.
@@ -90,6 +103,15 @@ pub enum NodeMsg {
         /// Answered when the directories may be opened again.
         reply: RpcReplyPort<()>,
     },
+}
+
+/// What to kill in a node: to practise, and to test that it comes back alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Victim {
+    /// A part, and with it everything it supervises.
+    Part(ChildKind),
+    /// What a part supervises directly, and not the part.
+    ChildrenOf(ChildKind),
 }
 
 /// Who is left when a node stops.
@@ -126,6 +148,25 @@ impl NodeHandle {
     /// A handle to `actor`.
     pub fn new(actor: ActorRef<NodeMsg>) -> NodeHandle {
         NodeHandle { actor }
+    }
+
+    /// Kills something in the node. Says how many actors that were.
+    pub async fn kill(&self, victim: Victim) -> usize {
+        self.ask(|reply| NodeMsg::Kill { victim, reply }).await.unwrap_or_default()
+    }
+
+    /// The parts that run at present, each with the number of its incarnation.
+    pub async fn parts(&self) -> BTreeMap<ChildKind, u64> {
+        self.ask(|reply| NodeMsg::Parts { reply }).await.unwrap_or_default()
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(RpcReplyPort<T>) -> NodeMsg,
+    ) -> Option<T> {
+        let (sender, answer) = tokio::sync::oneshot::channel();
+        self.actor.cast(message(RpcReplyPort::from(sender))).ok()?;
+        answer.await.ok()
     }
 
     /// Ends the node as a killed process ends. Returns when it may be started again.
@@ -213,6 +254,8 @@ impl Actor for Node {
         match message {
             NodeMsg::RestartTimeout(kind) => state.on_restart_timeout(kind),
             NodeMsg::PartStarted(kind, started) => state.on_part_started(kind, started)?,
+            NodeMsg::Kill { victim, reply } => send(reply, state.kill(victim)),
+            NodeMsg::Parts { reply } => send(reply, state.incarnations()),
             NodeMsg::Crash { reply } => {
                 state.end_at_once().await;
                 send(reply, ());
@@ -341,6 +384,25 @@ impl NodeState {
                 self.on_part_ended(ended)
             }
         }
+    }
+
+    fn kill(&self, victim: Victim) -> usize {
+        let killed = match victim {
+            Victim::Part(kind) => self.children.cell(&kind).cloned().into_iter().collect(),
+            Victim::ChildrenOf(kind) => {
+                self.children.cell(&kind).map(ActorCell::get_children).unwrap_or_default()
+            }
+        };
+        killed.iter().for_each(ActorCell::kill);
+        killed.len()
+    }
+
+    fn incarnations(&self) -> BTreeMap<ChildKind, u64> {
+        let running = PARTS.iter().filter_map(|kind| {
+            let cell = self.children.cell(kind)?;
+            Some((*kind, cell.get_id().pid()))
+        });
+        running.collect()
     }
 
     /// What a killed process leaves behind: everything stops where it is.

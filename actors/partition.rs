@@ -23,6 +23,7 @@ use protocol::ids::{
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::admission::AppendPermit;
+use crate::crash_point::panic_point;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::mirrors::machine::{MirrorInput, MirrorRunner};
@@ -238,7 +239,10 @@ impl Actor for Partition {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            PartitionMsg::Append(append, reply) => state.on_append(append, reply),
+            PartitionMsg::Append(append, reply) => {
+                panic_point("partition-append", state.topic());
+                state.on_append(append, reply);
+            }
             PartitionMsg::Appended { acks, result, permit, reply } => {
                 state.on_appended(acks, result, permit, reply);
             }

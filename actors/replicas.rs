@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use log::LogId;
-use protocol::ids::{NodeId, TopicId, TopicIdPartition, TopicName};
+use protocol::ids::{BrokerEpoch, NodeId, PartitionEpoch, TopicId, TopicIdPartition, TopicName};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use raft::{MetadataDelta, MetadataImage};
 
 use crate::children::{Children, Ended};
 use crate::directory::Directory;
 use crate::partition::{Partition, PartitionArgs, PartitionHandle, PartitionMsg, PartitionShared};
-use crate::replicas::isr_changes::SharedQueue;
+use crate::replicas::isr_changes::{IsrChange, SharedQueue};
 use crate::replicas::replica_fetcher::{
     ReplicaFetcher, ReplicaFetcherArgs, ReplicaFetcherHandle, ReplicaFetcherMsg,
 };
@@ -45,6 +45,8 @@ pub enum ReplicasMsg {
     FetcherStarted(NodeId, Started<ReplicaFetcherMsg>),
     /// A child's backoff is over.
     RestartTimeout(ReplicasChild),
+    /// The controller did not take the leadership of an offline partition back.
+    ResignationLost(TopicIdPartition),
     /// Time for the leaders to look at their followers.
     Tick,
 }
@@ -80,6 +82,13 @@ impl ReplicasHandle {
             tracing::debug!("replicas are restarting: they read the whole image then");
         }
     }
+
+    /// Tells it that the controller did not take the leadership of an offline partition back.
+    pub fn resignation_lost(&self, id: TopicIdPartition) {
+        if self.actor.cast(ReplicasMsg::ResignationLost(id)).is_err() {
+            tracing::debug!("replicas are restarting: every partition starts again then");
+        }
+    }
 }
 
 /// The state of one incarnation of the supervisor.
@@ -92,7 +101,18 @@ pub struct ReplicasState {
     fetchers: BTreeMap<NodeId, ReplicaFetcherHandle>,
     /// Which leader each follower copies from.
     assigned: BTreeMap<TopicIdPartition, NodeId>,
+    /// Partitions that ended too often, until this actor or the node starts again.
+    offline: BTreeMap<TopicIdPartition, Resignation>,
     _isr_changes: AbortOnDrop,
+}
+
+/// How far the leadership of an offline partition has been given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resignation {
+    /// Nothing to give back, or not asked for yet.
+    None,
+    /// The controller was asked, on this registration of the partition.
+    Asked(PartitionEpoch),
 }
 
 impl Actor for Replicas {
@@ -117,6 +137,7 @@ impl Actor for Replicas {
             shared: BTreeMap::new(),
             fetchers: BTreeMap::new(),
             assigned: BTreeMap::new(),
+            offline: BTreeMap::new(),
             _isr_changes: sender,
         };
         state.start_everything();
@@ -136,6 +157,7 @@ impl Actor for Replicas {
             ReplicasMsg::PartitionStarted(id, started) => state.on_partition_started(id, started),
             ReplicasMsg::FetcherStarted(node, started) => state.on_fetcher_started(node, started),
             ReplicasMsg::RestartTimeout(child) => state.on_restart_timeout(child),
+            ReplicasMsg::ResignationLost(id) => state.on_resignation_lost(id),
             ReplicasMsg::Tick => state.on_tick(),
         }
         Ok(())
@@ -220,6 +242,41 @@ impl ReplicasState {
             self.spawn_partition(id);
         }
         self.assign(image, id);
+        self.resign_if_offline(image, id);
+    }
+
+    /// Gives the leadership of an offline partition back to the controller, which has another
+    /// member of the ISR lead. Without one the partition has no leader until this node restarts.
+    fn resign_if_offline(&mut self, image: &MetadataImage, id: TopicIdPartition) {
+        let Some(resignation) = self.offline.get_mut(&id) else {
+            return;
+        };
+        let me = self.directory.node_id();
+        let Some(partition) = image.topics.partition(id).filter(|p| p.leader == Some(me)) else {
+            *resignation = Resignation::None;
+            return;
+        };
+        let asked = Resignation::Asked(partition.partition_epoch);
+        if *resignation == asked {
+            return;
+        }
+        *resignation = asked;
+        tracing::error!(partition = %id, "giving the leadership of an offline partition back");
+        let others = partition.isr.iter().filter(|member| **member != me);
+        self.directory.ask_isr_change(IsrChange {
+            partition: id,
+            leader_epoch: partition.leader_epoch,
+            partition_epoch: partition.partition_epoch,
+            // The partition's epoch guards against members that registered again since.
+            isr: others.map(|member| (*member, BrokerEpoch::NONE)).collect(),
+        });
+    }
+
+    fn on_resignation_lost(&mut self, id: TopicIdPartition) {
+        // The next tick asks again.
+        if let Some(resignation) = self.offline.get_mut(&id) {
+            *resignation = Resignation::None;
+        }
     }
 
     /// Gives a follower to the fetcher of its leader, or takes it away.
@@ -227,6 +284,9 @@ impl ReplicasState {
         let me = self.directory.node_id();
         let wanted = image.topics.partition(id).and_then(|partition| {
             let leader = partition.leader.filter(|leader| *leader != me)?;
+            if self.offline.contains_key(&id) {
+                return None;
+            }
             partition.is_replica(me).then_some((leader, partition.leader_epoch))
         });
         let before = self.assigned.get(&id).copied();
@@ -258,6 +318,7 @@ impl ReplicasState {
             fetcher.unassign(id);
         }
         self.children.stop_and_forget(&ReplicasChild::Partition(id));
+        self.offline.remove(&id);
         self.directory.set_partition(id, None);
         let Some(shared) = self.shared.remove(&id) else {
             return;
@@ -376,6 +437,12 @@ impl ReplicasState {
             Verdict::Stop => Ok(()),
             Verdict::GiveUp => {
                 tracing::error!(child = ?ended.key, "ended too often: it stays offline");
+                if let ReplicasChild::Partition(id) = ended.key {
+                    self.offline.insert(id, Resignation::None);
+                    let image = self.directory.image();
+                    self.assign(&image, id);
+                    self.resign_if_offline(&image, id);
+                }
                 Ok(())
             }
             Verdict::Escalate => Err(format!("{:?} ended too often", ended.key).into()),
@@ -395,6 +462,10 @@ impl ReplicasState {
     fn on_tick(&mut self) {
         for partition in self.directory.partitions() {
             partition.tick();
+        }
+        let image = self.directory.image();
+        for id in self.offline.keys().copied().collect::<Vec<_>>() {
+            self.resign_if_offline(&image, id);
         }
     }
 }

@@ -157,6 +157,11 @@ impl MetadataImage {
 
     /// Changes ISRs as their leaders ask (KIP-497, KIP-841, KIP-903).
     ///
+    /// A leader that asks for the ISR without itself gives the leadership up: its replica is
+    /// offline while its broker lives on. Kafka refuses that request, so none of its brokers sends
+    /// it; it says the same as Kafka's replica in a lost directory (KIP-858) for a single
+    /// partition, and the leader and partition epochs that guard any other change guard it too.
+    ///
     /// # Errors
     /// The broker is not registered, or under another epoch. Refusals of single partitions stand
     /// in the response.
@@ -207,10 +212,15 @@ impl MetadataImage {
             .ok_or_else(|| Error::UnknownPartition { topic: topic.name.clone(), partition })?;
         check_leader(image, broker, asked)?;
         let isr = self.checked_isr(image, broker, asked)?;
-        let change = (isr != image.isr).then(|| PartitionChange {
-            isr: Some(isr),
-            ..PartitionChange::new(topic_id, partition)
-        });
+        let change = if isr.contains(&broker) {
+            (isr != image.isr).then(|| PartitionChange {
+                isr: Some(isr),
+                ..PartitionChange::new(topic_id, partition)
+            })
+        } else {
+            let resigned = self.without_broker(topic, image, broker);
+            resigned.map(|change| PartitionChange { topic_id, partition, ..change })
+        };
         Ok((image, change))
     }
 
@@ -235,8 +245,12 @@ impl MetadataImage {
                 format!("the ISR {isr:?} does not lie within the replicas {:?}", image.replicas);
             return Err(Error::InvalidRequest { reason });
         }
-        if !isr.contains(&leader) {
-            let reason = format!("the ISR {isr:?} is without its leader {leader}");
+        let resigned = image.isr.iter().filter(|id| **id != leader);
+        if !isr.contains(&leader) && !isr.iter().eq(resigned) {
+            let reason = format!(
+                "the ISR {isr:?} is without its leader {leader}, and not the rest of {:?}",
+                image.isr
+            );
             return Err(Error::InvalidRequest { reason });
         }
         // A stale leader must not bring back one that was fenced or registered again since.
@@ -352,12 +366,13 @@ fn altered_to(
     change: Option<&PartitionChange>,
 ) -> alter_partition_response::PartitionData {
     let isr = change.and_then(|change| change.isr.as_ref()).unwrap_or(&image.isr);
+    let moved = change.and_then(|change| change.leader);
     let step = i32::from(change.is_some());
     alter_partition_response::PartitionData {
         partition_index,
         error_code: 0,
-        leader_id: image.leader_id().0,
-        leader_epoch: image.leader_epoch.0,
+        leader_id: moved.unwrap_or(image.leader).map_or(NodeId::NONE.0, |leader| leader.0),
+        leader_epoch: image.leader_epoch.0 + i32::from(moved.is_some()),
         isr: isr.iter().map(|id| id.0).collect(),
         leader_recovery_state: 0,
         partition_epoch: image.partition_epoch.0 + step,

@@ -1,6 +1,6 @@
 //! Changes of ISRs on their way to the controller: gathered from all partitions of the node and
-//! sent as one AlterPartition request at a time. It decides nothing: partitions ask, the
-//! controller answers.
+//! sent as one AlterPartition request at a time. It decides nothing: partitions ask (or, for one
+//! that is offline, their supervisor), the controller answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,8 +64,14 @@ async fn run(directory: Arc<Directory>, changes: SharedQueue) {
         let answers = send(&directory, &asked).await;
         for change in &asked {
             let result = answer_for(&answers, change);
-            if let Some(partition) = directory.partition(change.partition) {
-                partition.isr_answered(change.leader_epoch, result);
+            match (directory.partition(change.partition), result) {
+                (Some(partition), result) => partition.isr_answered(change.leader_epoch, result),
+                (None, Ok(())) => {}
+                (None, Err(error)) => {
+                    tracing::debug!(partition = %change.partition, %error, "the ISR stays");
+                    directory
+                        .with_replicas(|replicas| replicas.resignation_lost(change.partition));
+                }
             }
         }
     }
