@@ -65,6 +65,13 @@ pub enum ClusterMsg {
         /// Its handle, if it runs.
         reply: RpcReplyPort<Option<NodeHandle>>,
     },
+    /// Tell why a node ended of itself.
+    WhyEnded {
+        /// Which node.
+        node: NodeId,
+        /// The sentence; none for a node that runs, or was crashed or stopped.
+        reply: RpcReplyPort<Option<String>>,
+    },
     /// Give out a node's handle, to crash or stop it.
     Take {
         /// Which node.
@@ -91,6 +98,7 @@ pub struct ClusterState {
     name: String,
     described: BTreeMap<NodeId, NodeArgs>,
     running: BTreeMap<NodeId, NodeHandle>,
+    ended: BTreeMap<NodeId, String>,
     children: Children<NodeId>,
 }
 
@@ -155,6 +163,11 @@ impl ClusterHandle {
         self.ask(|reply| ClusterMsg::Find { node, reply }).await.flatten()
     }
 
+    /// Why a node ended of itself, until it is started again.
+    pub async fn why_ended(&self, node: NodeId) -> Option<String> {
+        self.ask(|reply| ClusterMsg::WhyEnded { node, reply }).await.flatten()
+    }
+
     async fn take(&self, node: NodeId) -> Option<NodeHandle> {
         self.ask(|reply| ClusterMsg::Take { node, reply }).await.flatten()
     }
@@ -183,6 +196,7 @@ impl Actor for Cluster {
             name: args.name,
             described: BTreeMap::new(),
             running: BTreeMap::new(),
+            ended: BTreeMap::new(),
             children: Children::default(),
         })
     }
@@ -200,6 +214,7 @@ impl Actor for Cluster {
             ClusterMsg::Start { node, reply } => state.on_start(&myself, node, reply),
             ClusterMsg::Started { node, result, reply } => state.on_started(node, result, reply),
             ClusterMsg::Find { node, reply } => send(reply, state.running.get(&node).cloned()),
+            ClusterMsg::WhyEnded { node, reply } => send(reply, state.ended.get(&node).cloned()),
             ClusterMsg::Take { node, reply } => {
                 state.children.forget(&node);
                 send(reply, state.running.remove(&node));
@@ -220,6 +235,7 @@ impl Actor for Cluster {
                 "a node ended; it stays stopped until it is started again"
             );
             state.running.remove(&ended.key);
+            state.ended.insert(ended.key, ended.ending.why().to_owned());
         }
         Ok(())
     }
@@ -268,6 +284,7 @@ impl ClusterState {
             Ok((handle, cell, directory)) => {
                 self.children.on_started(node, ChildKind::Node, cell);
                 self.running.insert(node, handle);
+                self.ended.remove(&node);
                 send(reply, Ok(directory));
             }
             Err(error) => send(reply, Err(error)),

@@ -253,7 +253,10 @@ impl Actor for Node {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             NodeMsg::RestartTimeout(kind) => state.on_restart_timeout(kind),
-            NodeMsg::PartStarted(kind, started) => state.on_part_started(kind, started)?,
+            NodeMsg::PartStarted(kind, started) => {
+                let result = state.on_part_started(kind, started);
+                state.end_if_escalated(result).await?;
+            }
             NodeMsg::Kill { victim, reply } => send(reply, state.kill(victim)),
             NodeMsg::Parts { reply } => send(reply, state.incarnations()),
             NodeMsg::Crash { reply } => {
@@ -277,7 +280,8 @@ impl Actor for Node {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         if let Some(ended) = state.children.on_event(&event) {
-            state.on_part_ended(ended)?;
+            let result = state.on_part_ended(ended);
+            state.end_if_escalated(result).await?;
         }
         Ok(())
     }
@@ -346,13 +350,26 @@ impl NodeState {
             Verdict::Escalate => {
                 let node = self.directory.node_id();
                 let why = format!(
-                    "node {node} stops: its {:?} ended too often, at last by {:?}",
-                    ended.key, ended.ending
+                    "node {node} stops: its {:?} ended too often, at last because {}",
+                    ended.key,
+                    ended.ending.why()
                 );
                 tracing::error!("{why}");
                 Err(why.into())
             }
         }
+    }
+
+    /// An actor that fails is not asked to clean up, so the node ends before it fails: what it owns
+    /// that is no actor (Raft's core, the log directory, sockets) would live on without it.
+    async fn end_if_escalated(
+        &self,
+        result: Result<(), ActorProcessingErr>,
+    ) -> Result<(), ActorProcessingErr> {
+        if result.is_err() {
+            self.end_at_once().await;
+        }
+        result
     }
 
     fn on_restart_timeout(&mut self, kind: ChildKind) {
@@ -463,6 +480,24 @@ impl NodeState {
             tracing::warn!(%node, "the stop took too long: ending at once");
         }
         self.end_at_once().await;
+    }
+}
+
+/// The last resort, after a panic or a kill of the node's own actor: nothing of the node goes on.
+impl Drop for NodeState {
+    fn drop(&mut self) {
+        if self.directory.stopped.is_cancelled() {
+            return;
+        }
+        tracing::error!(node = %self.directory.node_id(), "the node's actor went: ending the node");
+        self.directory.stopped.cancel();
+        self.args.neighbours.leave(self.directory.node_id());
+        if let Ok(controller) = self.directory.controller() {
+            drop(controller.consensus().crash());
+        }
+        self.directory.set_controller(None);
+        self.directory.set_log_dir(None);
+        self.runtimes.shutdown_background();
     }
 }
 

@@ -66,6 +66,16 @@ pub enum Ending {
     StartFailed(String),
 }
 
+impl Ending {
+    /// The reason, in words.
+    pub fn why(&self) -> &str {
+        match self {
+            Ending::Failed(why) | Ending::Killed(why) | Ending::StartFailed(why) => why,
+            Ending::Asked => "it was asked to",
+        }
+    }
+}
+
 /// What the supervisor does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {

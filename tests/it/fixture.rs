@@ -12,18 +12,21 @@ use actors::directory::Directory;
 use actors::peers::LinkMode;
 use actors::process::ProcessHandle;
 use net::{Client, ClientOptions};
-use protocol::api::{Request, Response};
+use protocol::api::{ApiKey, Request, Response, ResponseHeader};
 use protocol::batch::BatchBuilder;
 use protocol::error_code::ErrorCode;
+use protocol::frame::{read_response, request_frame};
 use protocol::ids::{NodeId, PartitionIndex, TimestampMs, TopicIdPartition};
 use protocol::messages::create_topics_request::CreatableTopic;
 use protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use protocol::messages::{
-    CreateTopicsRequest, CreateTopicsResponse, FetchRequest, FetchResponse, ProduceRequest,
-    ProduceResponse,
+    ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+    FetchRequest, FetchResponse, ProduceRequest, ProduceResponse,
 };
 use raft::{MetadataImage, PartitionImage};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// How long anything may take before a test gives up on it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -364,6 +367,47 @@ pub fn segments(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 pub fn address(node: &Directory) -> SocketAddr {
     let advertised = node.advertised();
     format!("127.0.0.1:{}", advertised[0].port).parse().unwrap()
+}
+
+/// One connection to a node, to see that it stays the same.
+pub struct OpenConnection {
+    stream: TcpStream,
+    asked: i32,
+}
+
+impl OpenConnection {
+    /// Connects to a node's client listener.
+    pub async fn open(node: &Directory) -> OpenConnection {
+        OpenConnection { stream: TcpStream::connect(address(node)).await.unwrap(), asked: 0 }
+    }
+
+    /// Asks for the versions, on this connection and no other. False when it is closed.
+    pub async fn answers(&mut self) -> bool {
+        self.asked += 1;
+        let request = ApiVersionsRequest {
+            client_software_name: "it".to_owned(),
+            client_software_version: "1".to_owned(),
+            ..ApiVersionsRequest::default()
+        };
+        let frame = request_frame(&request.into(), 4, self.asked, Some("it")).unwrap();
+        if self.stream.write_all(&frame).await.is_err() {
+            return false;
+        }
+        let answer = tokio::time::timeout(PATIENCE, self.read()).await;
+        let Some(frame) = answer.expect("an answer or the end in time") else { return false };
+        let (header, response): (ResponseHeader, Response) =
+            read_response(frame.into(), ApiKey::ApiVersions, 4).unwrap();
+        let response = ApiVersionsResponse::try_from(response).unwrap();
+        assert_eq!((header.correlation_id, response.error_code), (self.asked, 0));
+        true
+    }
+
+    async fn read(&mut self) -> Option<Vec<u8>> {
+        let length = self.stream.read_u32().await.ok()?;
+        let mut frame = vec![0; usize::try_from(length).unwrap()];
+        self.stream.read_exact(&mut frame).await.ok()?;
+        Some(frame)
+    }
 }
 
 async fn client_of(cluster: &DevCluster) -> Client {

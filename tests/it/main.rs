@@ -12,4 +12,5 @@ mod fixture;
 mod first_start;
 mod replication;
 mod serving;
+mod supervision;
 mod topics;
