@@ -360,8 +360,8 @@ impl NodeState {
         }
     }
 
-    /// An actor that fails is not asked to clean up, so the node ends before it fails: what it owns
-    /// that is no actor (Raft's core, the log directory, sockets) would live on without it.
+    /// An actor that fails is not asked to clean up, so the node ends before it fails: what it
+    /// owns that is no actor (Raft's core, the log directory, sockets) would live on without it.
     async fn end_if_escalated(
         &self,
         result: Result<(), ActorProcessingErr>,
@@ -489,7 +489,8 @@ impl Drop for NodeState {
         if self.directory.stopped.is_cancelled() {
             return;
         }
-        tracing::error!(node = %self.directory.node_id(), "the node's actor went: ending the node");
+        let node = self.directory.node_id();
+        tracing::error!(%node, "the node's actor is gone: ending the node");
         self.directory.stopped.cancel();
         self.args.neighbours.leave(self.directory.node_id());
         if let Ok(controller) = self.directory.controller() {

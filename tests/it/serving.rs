@@ -1,5 +1,5 @@
-//! What clients ask of a cluster of three nodes, over real sockets, with both kinds of link between
-//! the nodes.
+//! What clients ask of a cluster of three nodes, over real sockets, with both kinds of link
+//! between the nodes.
 
 use std::collections::BTreeSet;
 
