@@ -64,6 +64,9 @@ pub mod settings;
 
 pub mod crash_point;
 
+#[cfg(feature = "failpoints")]
+pub mod chaos;
+
 pub mod clock;
 
 pub mod entropy;

@@ -88,7 +88,7 @@ impl Neighbours {
             .clone()
     }
 
-    fn node(&self, node: NodeId) -> Option<Arc<Directory>> {
+    pub(crate) fn node(&self, node: NodeId) -> Option<Arc<Directory>> {
         self.nodes.lock().get(&node).and_then(Weak::upgrade)
     }
 

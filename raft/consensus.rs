@@ -168,7 +168,7 @@ impl Consensus {
     /// # Errors
     /// [`Error::AlreadyInitialised`], [`Error::NotAMember`], [`Error::Stopped`].
     pub async fn initialise(&self, members: BTreeMap<RaftId, NodeId>) -> Result<(), Error> {
-        let initialised = self.shared.raft.initialize(members).await;
+        let initialised = self.unless_crashed(self.shared.raft.initialize(members)).await?;
         initialised.map_err(|error| match error {
             RaftError::APIError(InitializeError::NotAllowed(_)) => Error::AlreadyInitialised,
             RaftError::APIError(InitializeError::NotInMembers(_)) => {
@@ -183,7 +183,8 @@ impl Consensus {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn is_initialised(&self) -> Result<bool, Error> {
-        self.shared.raft.is_initialized().await.map_err(|fatal| stopped(&fatal))
+        let initialised = self.unless_crashed(self.shared.raft.is_initialized()).await?;
+        initialised.map_err(|fatal| stopped(&fatal))
     }
 
     /// Proposes one batch as one entry. The batch is queued when this returns, behind all earlier
@@ -249,8 +250,8 @@ impl Consensus {
     /// # Errors
     /// [`Error::NotLeader`], [`Error::Membership`], [`Error::Stopped`].
     pub async fn add_learner(&self, member: RaftId, node: NodeId) -> Result<(), Error> {
-        let added = Box::pin(self.shared.raft.add_learner(member, node, false)).await;
-        added.map(|_response| ()).map_err(membership_error)
+        let added = self.unless_crashed(self.shared.raft.add_learner(member, node, false));
+        Box::pin(added).await?.map(|_response| ()).map_err(membership_error)
     }
 
     /// Makes `voters` the voters; each must be a member already. Former voters stay as learners if
@@ -263,7 +264,8 @@ impl Consensus {
         voters: BTreeSet<RaftId>,
         keep_removed: bool,
     ) -> Result<(), Error> {
-        let changed = Box::pin(self.shared.raft.change_membership(voters, keep_removed)).await;
+        let change = self.shared.raft.change_membership(voters, keep_removed);
+        let changed = Box::pin(self.unless_crashed(change)).await?;
         changed.map(|_response| ()).map_err(membership_error)
     }
 
@@ -273,7 +275,8 @@ impl Consensus {
     /// [`Error::NotLeader`], [`Error::Membership`], [`Error::Stopped`].
     pub async fn remove_learners(&self, members: BTreeSet<RaftId>) -> Result<(), Error> {
         let change = ChangeMembers::RemoveNodes(members);
-        let changed = Box::pin(self.shared.raft.change_membership(change, false)).await;
+        let change = self.shared.raft.change_membership(change, false);
+        let changed = Box::pin(self.unless_crashed(change)).await?;
         changed.map(|_response| ()).map_err(membership_error)
     }
 
@@ -282,7 +285,9 @@ impl Consensus {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn transfer_leadership(&self, to: RaftId) -> Result<(), Error> {
-        self.shared.raft.trigger().transfer_leader(to).await.map_err(|fatal| stopped(&fatal))
+        let trigger = self.shared.raft.trigger();
+        let asked = self.unless_crashed(trigger.transfer_leader(to)).await?;
+        asked.map_err(|fatal| stopped(&fatal))
     }
 
     /// Builds a snapshot now; returns before it is built.
@@ -290,12 +295,27 @@ impl Consensus {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn build_snapshot(&self) -> Result<(), Error> {
-        self.shared.raft.trigger().snapshot().await.map_err(|fatal| stopped(&fatal))
+        let asked = self.unless_crashed(self.shared.raft.trigger().snapshot()).await?;
+        asked.map_err(|fatal| stopped(&fatal))
     }
 
     /// Answers another member's call, the bytes its [`Transport`] was given.
     pub async fn on_rpc(&self, request: Bytes) -> Bytes {
-        Box::pin(self.shared.server.on_rpc(&request)).await
+        let answered = Box::pin(self.unless_crashed(self.shared.server.on_rpc(&request))).await;
+        answered.unwrap_or_else(|error| server::refusal(error.to_string()))
+    }
+
+    /// Lets go of a call into openraft when this member crashes: openraft panics in a call that
+    /// waits for its core while the core's runtime goes away.
+    async fn unless_crashed<T>(&self, call: impl Future<Output = T>) -> Result<T, Error> {
+        let mut stop = self.shared.stop.subscribe();
+        tokio::select! {
+            biased;
+            _set = stop.wait_for(|stop| *stop) => {
+                Err(Error::Stopped { reason: "this member crashes".to_owned() })
+            }
+            answer = call => Ok(answer),
+        }
     }
 
     /// Opens when the store is closed and the directory may be opened again. Take it at the start:

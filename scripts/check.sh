@@ -88,11 +88,12 @@ interop() {
     marked=(-m quick)
     cargo build --locked -q || return
   else
-    cargo build --locked -q --release || return
-    # The steps of stop are crashed in a binary of its own, with the fail points compiled in.
-    cargo build --locked -q --features failpoints || return
-    cp "${CARGO_TARGET_DIR:-$root/target}/debug/heliograph" target/gate/heliograph-failpoints
+    # The steps of stop, nodes and partitions are crashed in a binary of its own: the same release
+    # build with the fail points compiled in.
+    cargo build --locked -q --release --features failpoints || return
+    cp "${CARGO_TARGET_DIR:-$root/target}/release/heliograph" target/gate/heliograph-failpoints
     export HELIOGRAPH_FAILPOINTS_BIN="$root/target/gate/heliograph-failpoints"
+    cargo build --locked -q --release || return
   fi
   export HELIOGRAPH_BIN="${CARGO_TARGET_DIR:-$root/target}/$binary/heliograph"
   local suite=("$root/.venv/bin/pytest" tests/interop -o "cache_dir=$root/target/gate/pytest")

@@ -39,11 +39,10 @@ impl Server {
             )),
             Err(error) => Response::Failed(error.to_string()),
         };
-        let encoded = response.encode().or_else(|error| {
-            let failed = Response::Failed(error.to_string());
-            failed.encode()
-        });
-        Bytes::from(encoded.expect("a refusal of a few words fits its envelope"))
+        match response.encode() {
+            Ok(encoded) => Bytes::from(encoded),
+            Err(error) => refusal(error.to_string()),
+        }
     }
 
     async fn answer(&self, request: Request) -> Response {
@@ -72,6 +71,12 @@ impl Server {
             Err(reason) => Response::Failed(reason),
         }
     }
+}
+
+/// The answer to a call that is not handled, and why.
+pub(crate) fn refusal(reason: String) -> Bytes {
+    let encoded = Response::Failed(reason).encode();
+    Bytes::from(encoded.expect("a refusal of a few words fits its envelope"))
 }
 
 fn response<T, E: std::fmt::Display>(

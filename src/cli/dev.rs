@@ -4,6 +4,8 @@
 
 mod banner;
 mod mirror;
+#[cfg(feature = "failpoints")]
+mod orders;
 mod overrides;
 mod ready_file;
 
@@ -113,6 +115,8 @@ async fn run_until_asked(arguments: &Arguments, started: Instant) -> Result<()> 
     .context("signals cannot be taken over")?;
     let process = ProcessHandle::start().await.context("the process's root did not start")?;
     let mut cluster = DevCluster::start(&process, &spec).await?;
+    #[cfg(feature = "failpoints")]
+    tokio::spawn(orders::obey(cluster.handle().clone()));
     let outcome = tokio::select! {
         outcome = serve(&cluster, arguments, &folder, started) => outcome,
         () = process.ended() => Err(anyhow!("the cluster ended; the log lines above say why")),

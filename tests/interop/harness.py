@@ -125,7 +125,7 @@ class Process:
         self.log = Path(log)
         self.output = open(self.log, "ab")
         self.child = subprocess.Popen(command, stdout=self.output, stderr=self.output,
-                                      stdin=subprocess.DEVNULL, env=environment)
+                                      stdin=subprocess.PIPE, env=environment)
 
     @property
     def pid(self):
@@ -376,6 +376,20 @@ class Heliograph:
     def restart(self, environment=None):
         """Starts again on the same folder and ports."""
         return self.start(environment=environment)
+
+    def order(self, *words, timeout=60):
+        """Has a build with fail points do something to itself; see src/cli/dev/orders.rs."""
+        line = " ".join(map(str, words))
+        position = self.process.log.stat().st_size
+        self.process.child.stdin.write(f"{line}\n".encode())
+        self.process.child.stdin.flush()
+
+        def answer():
+            text = self.process.log.read_bytes()[position:].decode(errors="replace")
+            return [entry for entry in text.splitlines(keepends=True) if entry.endswith("\n")
+                    and entry.startswith((f"done: {line}", f"refused: {line}"))]
+        answers = eventually(answer, timeout, f"the answer to {line}", interval=0.01)
+        assert answers[0].startswith("done"), answers[0]
 
     def data(self, node=None):
         return self.folder / "data"

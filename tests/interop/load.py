@@ -90,10 +90,75 @@ def read_all(bootstrap, topic, partitions, isolation="read_committed", timeout=6
 
 
 def assert_kept(acknowledged, records, what):
-    """Every acknowledged record is there, at its offset, once."""
+    """Every acknowledged record is there, at its offset, once.
+
+    A client that learns from later answers that a record it sends again was stored before knows
+    its partition only: the offset is None.
+    """
     seen = {}
     for partition, offset, key, _ in records:
         assert key not in seen, f"{what}: {key} is there twice: {seen[key]}, {(partition, offset)}"
         seen[key] = (partition, offset)
-    lost = {key: at for key, at in acknowledged.items() if seen.get(key) != at}
-    assert not lost, f"{what}: {len(lost)} of {len(acknowledged)} lost or moved: {list(lost)[:5]}"
+
+    def kept(key, partition, offset):
+        at = seen.get(key)
+        return at == (partition, offset) or (offset is None and at and at[0] == partition)
+    lost = {key: f"{at}, now {seen.get(key)}" for key, at in acknowledged.items()
+            if not kept(key, *at)}
+    some = dict(list(lost.items())[:10])
+    assert not lost, f"{what}: {len(lost)} of {len(acknowledged)} lost or moved: {some}"
+
+
+class Reader:
+    """Reads a topic from its start, for as long as it is open, and remembers what it saw.
+
+    Never starts over by itself: an offset that is no longer there ends it with an error.
+    """
+
+    def __init__(self, bootstrap, topic, partitions):
+        self.seen = {}
+        self.faults = []
+        self.running = True
+        self.next = dict.fromkeys(range(partitions), 0)
+        self.consumer = Consumer({
+            "bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0,
+            "enable.auto.commit": False, "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50, "reconnect.backoff.max.ms": 200})
+        self.consumer.assign([TopicPartition(topic, partition, 0) for partition in self.next])
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.running = False
+        self.thread.join(20)
+        self.consumer.close()
+
+    def _run(self):
+        while self.running:
+            for message in self.consumer.consume(500, 0.1):
+                if message.error():
+                    self._failed(message.error())
+                else:
+                    self._saw(message)
+
+    def _failed(self, error):
+        # What goes away with a node is tried again by the client; the rest must not happen.
+        if not error.retriable() and error.name() not in ("_TRANSPORT", "_ALL_BROKERS_DOWN"):
+            self.faults.append(str(error))
+
+    def _saw(self, message):
+        partition, offset = message.partition(), message.offset()
+        if offset != self.next[partition]:
+            self.faults.append(f"{partition}: read {offset} in place of {self.next[partition]}")
+        self.next[partition] = offset + 1
+        self.seen[partition, offset] = message.key().decode()
+
+    def assert_never_went_back(self, records):
+        """No fault, and everything that was read is still there, the same."""
+        assert not self.faults, self.faults[:5]
+        now = {(partition, offset): key for partition, offset, key, _ in records}
+        gone = [at for at, key in self.seen.items() if now.get(at) != key]
+        assert not gone, f"{len(gone)} records read once are gone or changed: {gone[:5]}"
