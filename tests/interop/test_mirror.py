@@ -190,6 +190,8 @@ def test_a_mirror_topic_refuses_writes(source, destination, mirrors, unique, ide
         client.produce(topic, value="not here", on_delivery=lambda error, _: errors.append(error))
     client.flush(20)
     assert len(errors) == 5
+    # Not `None not in errors`: a KafkaError cannot be compared with None.
+    assert all(error is not None for error in errors), "a write to a mirror topic was accepted"
     assert {error.code() for error in errors} <= {KafkaError.POLICY_VIOLATION,
                                                   KafkaError._FATAL}, errors
     assert any("POLICY" in str(error) or "olicy" in str(error) for error in errors), errors

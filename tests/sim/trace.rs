@@ -1,6 +1,6 @@
 //! What a run did, in order: every event of our crates and every note of a test, with the virtual
-//! time. Its hash says whether two runs were the same. It holds nothing that differs between runs
-//! of one seed: no thread, no span, no id of an actor.
+//! time, and that openraft did something in between. Its hash says whether two runs were the same.
+//! It holds nothing that differs between runs of one seed: no thread, no span, no id of an actor.
 
 use std::fmt::{Debug, Write as _};
 use std::hash::{DefaultHasher, Hasher};
@@ -14,6 +14,10 @@ use tracing_subscriber::layer::{Context, Layer};
 
 /// The crates whose events count. Others show instants of the machine's clock.
 const CRATES: [&str; 6] = ["actors", "raft", "log", "net", "coordinator", "mirror"];
+
+/// Whose events count without their words, which hold instants too: a run that parts inside of it
+/// need not show in any line of ours.
+const WORDLESS: &str = "openraft";
 
 /// Lines that are kept for a failed run.
 const KEPT_LINES_MAX: usize = 2_000_000;
@@ -32,6 +36,8 @@ struct State {
     started: Option<Instant>,
     hasher: DefaultHasher,
     lines: Vec<String>,
+    /// The hash after each line.
+    hashes: Vec<u64>,
     /// The moment of the last line, and how many lines it has.
     moment: (Duration, usize),
     over: bool,
@@ -62,6 +68,17 @@ impl Trace {
         state.hasher.write_u8(b'\n');
         if state.lines.len() < KEPT_LINES_MAX {
             state.lines.push(line);
+            let hash = state.hasher.finish();
+            state.hashes.push(hash);
+        }
+    }
+
+    /// Counts an event whose words are left out.
+    fn note_wordless(&self, target: &str) {
+        let mut state = self.state.lock().unwrap();
+        if let Some(started) = state.started.filter(|_| !state.over) {
+            state.hasher.write_u128(started.elapsed().as_nanos());
+            state.hasher.write(target.as_bytes());
         }
     }
 
@@ -87,12 +104,13 @@ impl Trace {
             return None;
         }
         let (one, two) = (self.state.lock().unwrap(), other.state.lock().unwrap());
-        let lines = one.lines.iter().zip(&two.lines);
-        let at = lines.take_while(|(one, two)| one == two).count();
+        let hashes = one.hashes.iter().zip(&two.hashes);
+        let at = hashes.take_while(|(one, two)| one == two).count();
         let around = |lines: &[String]| {
             lines[at.saturating_sub(8).min(lines.len())..(at + 4).min(lines.len())].join("\n")
         };
-        Some(format!("line {at}:\n{}\n--- but ---\n{}", around(&one.lines), around(&two.lines)))
+        let (one, two) = (around(&one.lines), around(&two.lines));
+        Some(format!("line {at}, or in {WORDLESS} before it:\n{one}\n--- but ---\n{two}"))
     }
 }
 
@@ -116,6 +134,9 @@ impl<S: Subscriber> Layer<S> for Trace {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let metadata = event.metadata();
         let name = metadata.target().split("::").next().unwrap_or_default();
+        if name == WORDLESS {
+            return self.note_wordless(metadata.target());
+        }
         if !CRATES.contains(&name) || *metadata.level() > Level::DEBUG {
             return;
         }
