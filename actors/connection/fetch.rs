@@ -254,12 +254,14 @@ async fn read_partition(
         data.error_code = ErrorCode::OffsetOutOfRange.code();
         return Read { id, data, records_len: 0, urgent: true };
     }
-    if let Some((replica, broker_epoch)) = reading.replica {
-        let leader_epoch = view.serving().leader_epoch;
-        handle.follower_fetched(leader_epoch, replica, broker_epoch, wanted.offset);
-    }
     let limit = usize::try_from(wanted.bytes_max).unwrap_or(0).min(left);
     let serving = view.serving();
+    if let Some((replica, broker_epoch)) = reading.replica {
+        // The epoch that was compared: in another one, the same offset may stand for other bytes.
+        let named = Some(wanted.leader_epoch).filter(|epoch| *epoch >= LeaderEpoch(0));
+        let compared = named.unwrap_or(serving.leader_epoch);
+        handle.follower_fetched(compared, replica, broker_epoch, wanted.offset);
+    }
     let mut data = bounds(id, &view);
     if wanted.offset < view.bound(reading.up_to) && (limit > 0 || first) {
         match read_bytes(&view, wanted.offset, limit, reading.up_to, first).await {

@@ -64,7 +64,9 @@ impl ReplicaSet {
         self.asked = None;
     }
 
-    /// Notes a follower's fetch at `log_end`. False when it is no replica of this partition.
+    /// Notes a follower's fetch at `log_end`. False when it is no replica of this partition, or
+    /// when a later incarnation of its broker has fetched already: what an earlier one asked may
+    /// be read again while it waits.
     pub fn on_fetch(
         &mut self,
         follower: NodeId,
@@ -76,6 +78,9 @@ impl ReplicaSet {
         let Some(progress) = self.followers.get_mut(&follower) else {
             return false;
         };
+        if BrokerEpoch(0) <= broker_epoch && broker_epoch < progress.broker_epoch {
+            return false;
+        }
         // As Kafka has it: caught up now if it has all of now, else caught up at the time of its
         // previous fetch if it has all that the leader had then.
         if log_end >= leader_end {
@@ -247,6 +252,15 @@ mod tests {
         replicas.on_fetch(B, EPOCH, Offset(4), Offset(10), TimestampMs(900));
         assert_eq!(replicas.lagging(Offset(10), TimestampMs(1_200), 1_000), [B].into());
         assert_eq!(replicas.lagging(Offset(10), TimestampMs(900), 1_000), BTreeSet::new());
+    }
+
+    #[test]
+    fn an_earlier_incarnation_of_a_follower_is_not_heard() {
+        let mut replicas = set(&[ME, A]);
+        assert!(replicas.on_fetch(A, EPOCH, Offset(7), Offset(10), TimestampMs(1)));
+        let earlier = BrokerEpoch(EPOCH.0 - 1);
+        assert!(!replicas.on_fetch(A, earlier, Offset(10), Offset(10), TimestampMs(2)));
+        assert_eq!(replicas.committed_end(Offset(10)), Some(Offset(7)));
     }
 
     #[test]
