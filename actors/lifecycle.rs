@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::controller::bootstrap;
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::replicas::ReplicasHandle;
 
 /// How long one registration may look for a controller before it starts over.
 const REGISTRATION_DEADLINE: Duration = Duration::from_secs(10);
@@ -141,6 +142,7 @@ impl LifecycleState {
                 if let Ok(log_dir) = self.directory.log_dir() {
                     log_dir.set_broker_epoch(epoch);
                 }
+                self.directory.with_replicas(ReplicasHandle::registered);
                 self.standing = Standing::Registered { epoch, fenced: true };
                 self.step();
             }

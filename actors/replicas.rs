@@ -45,6 +45,8 @@ pub enum ReplicasMsg {
     FetcherStarted(NodeId, Started<ReplicaFetcherMsg>),
     /// A child's backoff is over.
     RestartTimeout(ReplicasChild),
+    /// The broker is registered.
+    Registered,
     /// The controller did not take the leadership of an offline partition back.
     ResignationLost(TopicIdPartition),
     /// Time for the leaders to look at their followers.
@@ -83,6 +85,13 @@ impl ReplicasHandle {
         }
     }
 
+    /// Tells it that the broker is registered.
+    pub fn registered(&self) {
+        if self.actor.cast(ReplicasMsg::Registered).is_err() {
+            tracing::debug!("replicas are restarting: they look for themselves then");
+        }
+    }
+
     /// Tells it that the controller did not take the leadership of an offline partition back.
     pub fn resignation_lost(&self, id: TopicIdPartition) {
         if self.actor.cast(ReplicasMsg::ResignationLost(id)).is_err() {
@@ -103,6 +112,9 @@ pub struct ReplicasState {
     assigned: BTreeMap<TopicIdPartition, NodeId>,
     /// Partitions that ended too often, until this actor or the node starts again.
     offline: BTreeMap<TopicIdPartition, Resignation>,
+    /// Whether the image has the registration of this life of the broker: an older one may name
+    /// leaders and followers of long ago, and nothing is started on its word.
+    caught_up: bool,
     _isr_changes: AbortOnDrop,
 }
 
@@ -138,9 +150,10 @@ impl Actor for Replicas {
             fetchers: BTreeMap::new(),
             assigned: BTreeMap::new(),
             offline: BTreeMap::new(),
+            caught_up: false,
             _isr_changes: sender,
         };
-        state.start_everything();
+        state.start_if_caught_up();
         let lag_max = state.directory.config.timing.replica_lag_time_max;
         myself.send_interval((lag_max / 2).max(Duration::from_millis(1)), || ReplicasMsg::Tick);
         Ok(state)
@@ -154,6 +167,7 @@ impl Actor for Replicas {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ReplicasMsg::ImageChanged(delta) => state.on_image_changed(&delta),
+            ReplicasMsg::Registered => state.start_if_caught_up(),
             ReplicasMsg::PartitionStarted(id, started) => state.on_partition_started(id, started),
             ReplicasMsg::FetcherStarted(node, started) => state.on_fetcher_started(node, started),
             ReplicasMsg::RestartTimeout(child) => state.on_restart_timeout(child),
@@ -177,6 +191,37 @@ impl Actor for Replicas {
 }
 
 impl ReplicasState {
+    /// Starts everything, once, as soon as the image is not older than this life of the broker.
+    fn start_if_caught_up(&mut self) {
+        let epoch = self.directory.broker_epoch();
+        let image = self.directory.image();
+        let registered = image.cluster.broker(self.directory.node_id());
+        if self.caught_up || registered.is_none_or(|broker| broker.epoch != epoch) {
+            return;
+        }
+        self.caught_up = true;
+        self.delete_strays(&image);
+        self.start_everything();
+    }
+
+    /// Deletes the logs that were found at the start and are no replica's: their topics were
+    /// deleted while this node was away.
+    fn delete_strays(&self, image: &MetadataImage) {
+        let (me, Ok(log_dir)) = (self.directory.node_id(), self.directory.log_dir()) else {
+            return;
+        };
+        for log in log_dir.found() {
+            let id = TopicIdPartition { topic_id: log.topic_id, partition: log.partition };
+            // Without an id it cannot be told whose it is.
+            let known = log.topic_id != TopicId::ZERO;
+            if known
+                && image.topics.partition(id).is_none_or(|partition| !partition.is_replica(me))
+            {
+                delete_log(&log_dir, log.clone());
+            }
+        }
+    }
+
     /// At a (re)start: everything the image gives this node.
     fn start_everything(&mut self) {
         for dead in self.directory.partitions() {
@@ -190,6 +235,9 @@ impl ReplicasState {
     }
 
     fn on_image_changed(&mut self, delta: &MetadataDelta) {
+        if !self.caught_up {
+            return self.start_if_caught_up();
+        }
         let image = self.directory.image();
         for id in &delta.removed_partitions {
             let topic = delta.removed_topics.get(&id.topic_id);
@@ -327,14 +375,7 @@ impl ReplicasState {
         if let (Some(topic), Ok(log_dir)) = (topic, self.directory.log_dir()) {
             let log =
                 LogId { topic: topic.clone(), topic_id: id.topic_id, partition: id.partition };
-            let name = log.to_string();
-            log_dir.delete(
-                log,
-                Box::new(move |result| match result {
-                    Ok(()) => tracing::info!(log = name, "deleted"),
-                    Err(error) => tracing::error!(log = name, %error, "the log was not deleted"),
-                }),
-            );
+            delete_log(&log_dir, log);
         }
     }
 
@@ -468,4 +509,15 @@ impl ReplicasState {
             self.resign_if_offline(&image, id);
         }
     }
+}
+
+fn delete_log(log_dir: &log::LogDir, log: LogId) {
+    let name = log.to_string();
+    log_dir.delete(
+        log,
+        Box::new(move |result| match result {
+            Ok(()) => tracing::info!(log = name, "deleted"),
+            Err(error) => tracing::error!(log = name, %error, "the log was not deleted"),
+        }),
+    );
 }

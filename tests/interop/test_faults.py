@@ -89,3 +89,19 @@ def test_a_node_crashed_and_started_again_50_times(links):
 @pytest.mark.parametrize("links", ["local", "tcp"])
 def test_a_partition_actor_killed_50_times(links):
     run(links, kill_partitions)
+
+
+def test_a_node_that_was_away_deletes_what_was_deleted_meanwhile():
+    with harness.Heliograph(nodes=len(NODES), binary=Path(BINARY)) as cluster:
+        gone, kept = (create_topic(cluster, name, PARTITIONS) for name in ("gone", "kept"))
+        with load.Load(cluster.bootstrap, gone) as steady:
+            more(steady, 100)
+            steady.stop()
+        cluster.order("crash-node", 3)
+        away = cluster.data() / "node-3"
+        assert len(list(away.rglob(f"{gone}-*"))) == PARTITIONS
+        admin = harness.admin(cluster.bootstrap)
+        admin.delete_topics([gone])[gone].result(30)
+        cluster.order("start-node", 3)
+        harness.eventually(lambda: not list(away.rglob(f"{gone}-*")), 30, "the folders to go")
+        assert len(list(away.rglob(f"{kept}-*"))) == PARTITIONS
