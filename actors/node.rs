@@ -112,6 +112,8 @@ pub enum Victim {
     Part(ChildKind),
     /// What a part supervises directly, and not the part.
     ChildrenOf(ChildKind),
+    /// The node's own actor.
+    Node,
 }
 
 /// Who is left when a node stops.
@@ -409,6 +411,7 @@ impl NodeState {
             Victim::ChildrenOf(kind) => {
                 self.children.cell(&kind).map(ActorCell::get_children).unwrap_or_default()
             }
+            Victim::Node => vec![self.myself.get_cell()],
         };
         killed.iter().for_each(ActorCell::kill);
         killed.len()
@@ -492,7 +495,7 @@ impl Drop for NodeState {
         let node = self.directory.node_id();
         tracing::error!(%node, "the node's actor is gone: ending the node");
         self.directory.stopped.cancel();
-        self.args.neighbours.leave(self.directory.node_id());
+        self.args.neighbours.leave(node);
         if let Ok(controller) = self.directory.controller() {
             drop(controller.consensus().crash());
         }

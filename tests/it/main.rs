@@ -10,6 +10,7 @@ mod cluster;
 mod fixture;
 
 mod first_start;
+mod mirror_supervision;
 mod replication;
 mod serving;
 mod supervision;

@@ -17,6 +17,7 @@ over_both_links! {
     a_killed_controller_drops_no_connection_and_decides_again,
     killed_partitions_keep_acked_records,
     a_part_that_ends_too_often_stops_its_node,
+    a_killed_node_ends_whole_and_starts_again,
     a_partition_that_ends_too_often_is_led_elsewhere,
     the_only_replica_that_ends_too_often_waits_for_its_node,
 }
@@ -224,6 +225,42 @@ async fn a_part_that_ends_too_often_stops_its_node(links: LinkMode) {
         fixture.wait_for_isr(*id, &[1, 2, 3]).await;
         let read: Vec<String> = fixture.read(*id).await.into_values().collect();
         assert!(read.contains(&"before".to_owned()) && read.contains(&"without".to_owned()));
+    }
+    fixture.cluster.stop().await;
+}
+
+async fn a_killed_node_ends_whole_and_starts_again(links: LinkMode) {
+    let mut fixture = Fixture::start("node", 3, links, &[]).await;
+    let led = topics_led_by_each(&fixture).await;
+    let mut acknowledged = BTreeSet::new();
+    for victim in [1, 2, 3].map(NodeId) {
+        let handle = fixture.cluster.handle().clone();
+        let node = handle.node(victim).await.unwrap();
+        let mut connection = OpenConnection::open(fixture.node(victim)).await;
+        let directory = fixture.node(victim).clone();
+        node.kill(Victim::Node).await;
+        eventually("the node has ended", async || handle.node(victim).await.is_none()).await;
+        assert!(handle.why_ended(victim).await.is_some());
+        eventually("all of it stops", async || directory.stopped.is_cancelled()).await;
+        eventually("its connections end", async || !connection.answers().await).await;
+        drop(directory);
+        fixture.cluster.crash_node(victim).await;
+        for id in &led {
+            let value = format!("without-{victim}");
+            fixture.produce(*id, &value).await;
+            acknowledged.insert(value);
+        }
+        // Nobody waited for its store and its logs to close.
+        eventually("it starts again", async || fixture.cluster.start_node(victim).await.is_ok())
+            .await;
+        fixture.reconnect().await;
+        for id in &led {
+            fixture.wait_for_isr(*id, &[1, 2, 3]).await;
+        }
+    }
+    for id in &led {
+        let read: BTreeSet<String> = fixture.read(*id).await.into_values().collect();
+        assert_eq!(read, acknowledged);
     }
     fixture.cluster.stop().await;
 }
