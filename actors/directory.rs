@@ -306,6 +306,13 @@ impl Directory {
         }
     }
 
+    /// Gives the ports up and ends the connections, without waiting until they have ended.
+    pub fn give_up_sockets(&self) {
+        if let Some(sockets) = self.sockets.swap(None) {
+            sockets.give_up();
+        }
+    }
+
     /// Whether a broker may be asked into an ISR: registered, unfenced, not shutting down.
     pub fn may_be_in_sync(&self, node: NodeId) -> bool {
         self.image().cluster.is_active(node)

@@ -496,6 +496,7 @@ impl Drop for NodeState {
         tracing::error!(%node, "the node's actor is gone: ending the node");
         self.directory.stopped.cancel();
         self.args.neighbours.leave(node);
+        self.directory.give_up_sockets();
         if let Ok(controller) = self.directory.controller() {
             drop(controller.consensus().crash());
         }

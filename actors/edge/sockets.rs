@@ -160,10 +160,15 @@ impl Sockets {
         }
     }
 
-    /// Ends accept loops and connections and gives the ports back; returns when they are free.
-    pub async fn close(&self) {
+    /// Ends accept loops and connections; the ports are free when those have ended.
+    pub fn give_up(&self) {
         self.closed.cancel();
         self.sockets.lock().clear();
+    }
+
+    /// Ends accept loops and connections and gives the ports back; returns when they are free.
+    pub async fn close(&self) {
+        self.give_up();
         let mut released = self.released.lock().await;
         if tokio::time::timeout(CLOSE_DEADLINE, released.recv()).await.is_err() {
             tracing::warn!("a listener did not end: its port stays bound for now");
