@@ -178,7 +178,7 @@ impl PartitionState {
                 if acks == Acks::All && isr < leader.min_isr {
                     send(reply, Err(Error::refused(ErrorCode::NotEnoughReplicasAfterAppend)));
                 } else {
-                    leader.pending.push(result, reply, permit);
+                    leader.pending.push(acks, result, reply, permit);
                 }
             }
             (Err(error), Some(reply)) => send(reply, Err(error)),
@@ -263,7 +263,8 @@ impl PartitionState {
         {
             view.advance_high_watermark(self.lease.incarnation, end);
         }
-        leader.pending.complete_up_to(view.high_watermark());
+        let enough = leader.replicas.isr().len() >= leader.min_isr;
+        leader.pending.complete_up_to(view.high_watermark(), enough);
         if self.mirror.is_some() {
             self.on_mirror(MirrorInput::HighWatermarkMoved);
         }

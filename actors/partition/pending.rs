@@ -3,18 +3,20 @@
 
 use std::collections::VecDeque;
 
+use protocol::error_code::ErrorCode;
 use protocol::ids::Offset;
 use ractor::RpcReplyPort;
 
 use crate::admission::AppendPermit;
 use crate::error::Error;
-use crate::partition::AppendResult;
+use crate::partition::{Acks, AppendResult};
 
 /// One acks=all answer.
 #[derive(Debug)]
 struct Pending {
     /// The high watermark that commits it: one past its last offset.
     committed_at: Offset,
+    acks: Acks,
     result: AppendResult,
     reply: RpcReplyPort<Result<AppendResult, Error>>,
     /// Held until the answer is given: what bounds this list.
@@ -31,22 +33,30 @@ impl PendingAcks {
     /// Adds the answer of an append that ends at `result.last_offset`.
     pub fn push(
         &mut self,
+        acks: Acks,
         result: AppendResult,
         reply: RpcReplyPort<Result<AppendResult, Error>>,
         permit: AppendPermit,
     ) {
         let committed_at = Offset(result.last_offset.0 + 1);
-        let entry = Pending { committed_at, result, reply, _permit: permit };
+        let entry = Pending { committed_at, acks, result, reply, _permit: permit };
         // A duplicate of an earlier batch is answered with that batch's offsets.
         let place = self.entries.partition_point(|other| other.committed_at <= committed_at);
         self.entries.insert(place, entry);
     }
 
-    /// Answers everything the high watermark has passed.
-    pub fn complete_up_to(&mut self, high_watermark: Offset) {
+    /// Answers everything the high watermark has passed. It may have passed because a member left
+    /// the ISR: unless there are `enough` left for min.insync.replicas, what had to reach so many
+    /// is in the log and not acknowledged.
+    pub fn complete_up_to(&mut self, high_watermark: Offset, enough: bool) {
         while self.entries.front().is_some_and(|entry| entry.committed_at <= high_watermark) {
             if let Some(entry) = self.entries.pop_front() {
-                send(entry.reply, Ok(entry.result));
+                let answer = if enough || entry.acks != Acks::All {
+                    Ok(entry.result)
+                } else {
+                    Err(Error::refused(ErrorCode::NotEnoughReplicasAfterAppend))
+                };
+                send(entry.reply, answer);
             }
         }
     }
