@@ -84,8 +84,7 @@ async fn a_clean_stop_hands_leaderships_over(links: LinkMode) {
             acknowledged.entry(id).or_default().extend(values);
         }
         for id in &ids {
-            let leader = fixture.seen(*id).leader;
-            assert!(leader.is_some_and(|leader| leader != stopped), "{leader:?} leads");
+            assert_ne!(fixture.leader(*id).await, stopped);
         }
         fixture.cluster.start_node(stopped).await.unwrap();
         fixture.reconnect().await;

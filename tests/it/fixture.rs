@@ -128,7 +128,7 @@ impl Fixture {
     where
         T: TryFrom<Response, Error = protocol::Error>,
     {
-        T::try_from(self.client.call(node, request, CALL).await.unwrap()).unwrap()
+        T::try_from(self.client.call(node, request, PATIENCE).await.unwrap()).unwrap()
     }
 
     /// Asks a node that may be away. After a failure the client looks where the nodes are.
@@ -200,6 +200,17 @@ impl Fixture {
         let nodes = self.cluster.directories().values();
         let seen = nodes.filter_map(|node| node.image().topics.partition(id).cloned());
         seen.max_by_key(|partition| partition.partition_epoch).unwrap()
+    }
+
+    /// Who leads a partition, as soon as somebody does.
+    pub async fn leader(&self, id: TopicIdPartition) -> NodeId {
+        let mut leader = None;
+        eventually("somebody leads", async || {
+            leader = self.seen(id).leader;
+            leader.is_some()
+        })
+        .await;
+        leader.unwrap()
     }
 
     /// Waits until every running node's image satisfies `wanted`.
@@ -274,14 +285,17 @@ impl Fixture {
         let mut next = 0;
         let end = Instant::now() + PATIENCE;
         loop {
-            assert!(Instant::now() < end, "the end of the log was not reached: {found:?}");
             let answer = match self.seen(id).leader {
                 Some(leader) => self.fetch(leader, id, next).await,
-                None => None,
+                None => Err("nobody leads".to_owned()),
             };
-            let Some((high_watermark, records)) = answer else {
-                tokio::time::sleep(POLL).await;
-                continue;
+            let (high_watermark, records) = match answer {
+                Ok(answer) => answer,
+                Err(why) => {
+                    assert!(Instant::now() < end, "read up to {next}, and then: {why}");
+                    tokio::time::sleep(POLL).await;
+                    continue;
+                }
             };
             for (offset, value) in records {
                 next = next.max(offset + 1);
@@ -298,7 +312,7 @@ impl Fixture {
         leader: NodeId,
         id: TopicIdPartition,
         from: i64,
-    ) -> Option<(i64, Vec<(i64, String)>)> {
+    ) -> Result<(i64, Vec<(i64, String)>), String> {
         let request = FetchRequest {
             max_bytes: 1 << 20,
             session_epoch: -1,
@@ -314,10 +328,15 @@ impl Fixture {
             }],
             ..FetchRequest::default()
         };
-        let answer: FetchResponse = self.try_ask(leader, request).await?;
-        let partition = answer.responses.first()?.partitions.first()?;
-        if partition.error_code != 0 {
-            return None;
+        let answer: Option<FetchResponse> = self.try_ask(leader, request).await;
+        let answer = answer.ok_or_else(|| format!("no answer from {leader}"))?;
+        let topic = answer.responses.first();
+        let Some(partition) = topic.and_then(|topic| topic.partitions.first()) else {
+            return Err(format!("{leader} answers without the partition: {answer:?}"));
+        };
+        let code = ErrorCode::from_code(partition.error_code);
+        if code != ErrorCode::None {
+            return Err(format!("{leader} answers {code:?}"));
         }
         let mut records = Vec::new();
         for batch in protocol::batch::split(partition.records.clone().unwrap_or_default()) {
@@ -327,7 +346,7 @@ impl Fixture {
                 records.push((record.offset.0, value));
             }
         }
-        Some((partition.high_watermark, records))
+        Ok((partition.high_watermark, records))
     }
 
     /// Where a node keeps a partition.

@@ -59,7 +59,7 @@ async fn killed_mirrors_go_on_where_they_were(links: LinkMode) {
         }
     }
     let id = destination.id("t", 0);
-    let leader = destination.seen(id).leader.unwrap();
+    let leader = destination.leader(id).await;
     let refused = destination.produce_to(leader, id, "a client's", -1).await;
     assert_eq!(refused, Some(Err(ErrorCode::PolicyViolation)), "it is read-only all the same");
     destination.cluster.stop().await;

@@ -26,10 +26,10 @@ async fn a_leader_crashes_and_nothing_acknowledged_is_lost(links: LinkMode) {
     let mut acknowledged = BTreeSet::new();
     for round in 0..3 {
         write(&fixture, id, &format!("before-{round}"), 10, &mut acknowledged).await;
-        let crashed = fixture.seen(id).leader.unwrap();
+        let crashed = fixture.leader(id).await;
         fixture.cluster.crash_node(crashed).await;
         write(&fixture, id, &format!("without-{round}"), 10, &mut acknowledged).await;
-        let leader = fixture.seen(id).leader.unwrap();
+        let leader = fixture.leader(id).await;
         assert_ne!(leader, crashed, "another node leads");
         let read: BTreeSet<String> = fixture.read(id).await.into_values().collect();
         assert!(acknowledged.is_subset(&read), "lost: {:?}", acknowledged.difference(&read));
@@ -51,7 +51,7 @@ async fn a_diverged_leader_truncates_and_all_logs_become_equal(links: LinkMode) 
     let mut acknowledged = BTreeSet::new();
     write(&fixture, id, "common", 5, &mut acknowledged).await;
 
-    let old = fixture.seen(id).leader.unwrap();
+    let old = fixture.leader(id).await;
     let others: Vec<NodeId> = NODES.into_iter().filter(|node| *node != old).collect();
     cut(&fixture, old, &others, true);
     for index in 0..7 {
@@ -94,7 +94,7 @@ async fn a_leader_that_crashed_with_records_of_its_own_comes_back_without_them(l
     let mut acknowledged = BTreeSet::new();
     write(&fixture, id, "common", 5, &mut acknowledged).await;
 
-    let old = fixture.seen(id).leader.unwrap();
+    let old = fixture.leader(id).await;
     let others: Vec<NodeId> = NODES.into_iter().filter(|node| *node != old).collect();
     cut(&fixture, old, &others, true);
     for index in 0..3 {
@@ -121,7 +121,7 @@ async fn too_few_in_sync_replicas_refuse_writes_until_one_is_back(links: LinkMod
     let id = fixture.id("t", 0);
     fixture.wait_for_isr(id, &[1, 2, 3]).await;
     fixture.produce(id, "three").await;
-    let leader = fixture.seen(id).leader.unwrap();
+    let leader = fixture.leader(id).await;
     let follower = NODES.into_iter().find(|node| *node != leader).unwrap();
     fixture.cluster.crash_node(follower).await;
     let left: Vec<i32> =

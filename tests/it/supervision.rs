@@ -144,7 +144,7 @@ async fn killed_partitions_keep_acked_records(links: LinkMode) {
     let id = fixture.id("t", 0);
     let mut acknowledged = BTreeSet::new();
     for round in 0..6 {
-        let leader = fixture.seen(id).leader.unwrap();
+        let leader = fixture.leader(id).await;
         // The leader's actor, and a follower's every other time.
         let at = NodeId((leader.0 - 1 + round % 2) % 3 + 1);
         let value = format!("before-{round}");
@@ -176,7 +176,7 @@ async fn partition_panic_restarts_and_keeps_acked_records(links: LinkMode) {
         let value = format!("before-{round}");
         fixture.produce(id, &value).await;
         acknowledged.insert(value);
-        let leader = fixture.seen(id).leader.unwrap();
+        let leader = fixture.leader(id).await;
         let mut connection = OpenConnection::open(fixture.node(leader)).await;
         fail::cfg(&point, "1*panic").unwrap();
         let refused = fixture.produce_to(leader, id, &format!("panics-{round}"), -1).await;
@@ -269,7 +269,7 @@ async fn a_partition_that_ends_too_often_is_led_elsewhere(links: LinkMode) {
     let mut fixture = Fixture::start("offline", 3, links, &[]).await;
     let led = topics_led_by_each(&fixture).await;
     let id = led[0];
-    let old = fixture.seen(id).leader.unwrap();
+    let old = fixture.leader(id).await;
     let kept: Vec<TopicIdPartition> =
         led.iter().copied().filter(|other| fixture.seen(*other).leader != Some(old)).collect();
     let handle = fixture.cluster.handle().node(old).await.unwrap();
@@ -277,11 +277,9 @@ async fn a_partition_that_ends_too_often_is_led_elsewhere(links: LinkMode) {
     fixture.produce(id, "before").await;
     kill_until(&fixture, old, id, async || fixture.seen(id).leader != Some(old)).await;
     let partition = fixture.seen(id);
-    assert!(partition.leader.is_some(), "another replica leads");
     assert!(!partition.is_in_sync(old), "{partition:?}");
     fixture.produce(id, "without").await;
     for other in kept {
-        assert_ne!(fixture.seen(other).leader, None);
         fixture.produce(other, "not touched").await;
     }
     assert_eq!(handle.parts().await, parts, "nothing else of the node ended");
@@ -300,7 +298,7 @@ async fn the_only_replica_that_ends_too_often_waits_for_its_node(links: LinkMode
     let mut fixture = Fixture::start("only", 3, links, &[]).await;
     fixture.create("t", 1, 1).await;
     let id = fixture.id("t", 0);
-    let only = fixture.seen(id).leader.unwrap();
+    let only = fixture.leader(id).await;
     fixture.produce(id, "before").await;
     kill_until(&fixture, only, id, async || fixture.seen(id).leader.is_none()).await;
     assert!(fixture.seen(id).is_in_sync(only), "it alone has everything");
