@@ -57,14 +57,16 @@ macro_rules! over_both_links {
 }
 pub(crate) use over_both_links;
 
-/// A description of a cluster on free ports.
+/// A description of a cluster on free ports. Elections are slower than a development cluster's:
+/// many clusters share the machine, and votes that take longer than a term elect nobody.
 pub fn spec(name: &str, nodes: usize, links: LinkMode, dir: &Path) -> DevSpec {
     DevSpec {
         name: name.to_string(),
         nodes,
         port: 0,
         dir: dir.to_path_buf(),
-        overrides: config::Properties::new(),
+        overrides: [("controller.quorum.election.timeout.ms".to_owned(), "1000".to_owned())]
+            .into(),
         links,
         world: World::Machine { data_threads: 1 },
     }
