@@ -41,6 +41,6 @@ pub use topics::{
 pub use working_image::WorkingImage;
 
 #[cfg(test)]
-mod golden;
+const GOLDEN: golden::Golden = golden::Golden::of(env!("CARGO_MANIFEST_DIR"));
 #[cfg(test)]
 mod testscript;

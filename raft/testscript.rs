@@ -92,7 +92,7 @@ fn run(text: &str) -> String {
 
 #[test]
 fn scripts_give_what_they_say() {
-    let folder: PathBuf = crate::golden::folder().join("metadata");
+    let folder: PathBuf = crate::GOLDEN.folder().join("metadata");
     let entries = std::fs::read_dir(&folder).expect("the scripts' folder exists");
     let mut files: Vec<String> = entries
         .map(|entry| entry.expect("the folder is readable").file_name())
@@ -102,7 +102,7 @@ fn scripts_give_what_they_say() {
     assert!(files.len() >= 10, "the scripts are there");
     for file in files {
         let text = std::fs::read_to_string(folder.join(&file)).expect("a script is readable");
-        crate::golden::check(&format!("metadata/{file}"), &run(&text));
+        crate::GOLDEN.check(&format!("metadata/{file}"), &run(&text));
     }
 }
 

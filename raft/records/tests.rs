@@ -124,7 +124,7 @@ fn record_bytes_stay_what_they_are() {
         let name = debug.split('(').next().expect("a variant has a name");
         text.push_str(&format!("{name} {}\n", hex(&bytes)));
     }
-    crate::golden::check("record_bytes_v1.txt", &text);
+    crate::GOLDEN.check("record_bytes_v1.txt", &text);
 }
 
 #[test]

@@ -25,7 +25,7 @@
 //! takes its own records into its state in `on_appended`; `replay` is for loading.
 
 #[cfg(test)]
-mod golden;
+const GOLDEN: golden::Golden = golden::Golden::of(env!("CARGO_MANIFEST_DIR"));
 pub mod groups;
 pub mod machine;
 pub mod mirror_state;

@@ -7,7 +7,7 @@
 pub mod describe;
 pub mod epochs;
 #[cfg(test)]
-mod golden;
+const GOLDEN: golden::Golden = golden::Golden::of(env!("CARGO_MANIFEST_DIR"));
 pub mod keys;
 pub mod machine;
 pub mod names;

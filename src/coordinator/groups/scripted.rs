@@ -19,7 +19,7 @@ use protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use uuid::Uuid;
 
 use super::*;
-use crate::golden;
+use crate::GOLDEN;
 
 const ZEROS: &str = "00000000-0000-0000-0000-00000000000";
 
@@ -412,8 +412,8 @@ fn show_description(group: &DescribedGroup) -> String {
 
 #[test]
 fn scripts_print_what_they_printed() {
-    for name in golden::scripts() {
+    for name in GOLDEN.scripts() {
         let mut script = Script::new(0);
-        golden::run(&name, |command| script.command(command));
+        GOLDEN.run(&name, |command| script.command(command));
     }
 }

@@ -7,8 +7,8 @@ use std::fmt::Write;
 use protocol::ids::{LeaderEpoch, Offset, ProducerId, TimestampMs, TopicId};
 
 use super::*;
+use crate::GOLDEN;
 use crate::epochs::EpochEnd;
-use crate::golden;
 use crate::truncation::LogFacts;
 
 /// A command's words: `name key=value flag`.
@@ -242,10 +242,10 @@ fn work_event(name: &str, words: &Words<'_>) -> MirrorEvent {
 
 #[test]
 fn scripts_print_what_they_printed() {
-    for name in golden::scripts() {
+    for name in GOLDEN.scripts() {
         let mut script =
             Script { machine: PartitionMirror::Following, durable: None, now: TimestampMs(0) };
-        golden::run(&name, |command| script.command(command));
+        GOLDEN.run(&name, |command| script.command(command));
     }
 }
 
@@ -260,5 +260,5 @@ fn transition_table_is_the_documented_one() {
             .collect();
         writeln!(out, "{from} -> {}", to.join(", ")).expect("a string takes all");
     }
-    golden::check("transitions.txt", &out);
+    GOLDEN.check("transitions.txt", &out);
 }
