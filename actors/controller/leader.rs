@@ -358,12 +358,14 @@ impl ControllerLeaderState {
             return;
         }
         let members = self.consensus.metrics().members;
-        let brokers = self.consensus.image().cluster.brokers.values().cloned().collect::<Vec<_>>();
-        let mut missing = brokers
-            .iter()
+        let image = self.consensus.image();
+        let missing = image
+            .cluster
+            .brokers
+            .values()
             .map(|broker| (raft_id(broker.directory_id.0), broker.id))
-            .filter(|(member, _)| !members.contains_key(member));
-        if let Some((member, node)) = missing.next() {
+            .find(|(member, _)| !members.contains_key(member));
+        if let Some((member, node)) = missing {
             self.add_learner(member, node);
         }
     }
