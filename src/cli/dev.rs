@@ -64,7 +64,8 @@ pub struct Arguments {
     /// Write bootstrap, cluster_id, nodes and ready_ms here as JSON once topics can be created
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
-    /// Mirror topics of the cluster with these servers as soon as this one is ready
+    /// Mirror topics of the cluster with these servers as soon as this one is ready. On a folder
+    /// kept with --dir, what an earlier run started goes on, and what was stopped stays so
     #[arg(long, value_name = "BOOTSTRAP", requires = "topics")]
     mirror_from: Option<String>,
     /// Which topics to mirror: a regular expression that matches whole names
@@ -106,6 +107,7 @@ async fn run_until_asked(arguments: &Arguments, started: Instant) -> Result<()> 
     check_ports(arguments)?;
     ready_file::remove_stale(arguments.ready_file.as_deref())?;
     let folder = Folder::open(arguments.dir.as_deref(), "dev")?;
+    let wanted = wanted(arguments)?;
     let spec = spec(arguments, &folder)?;
     folder.check_nodes(spec.nodes)?;
     let temporary = folder.temporary();
@@ -118,7 +120,7 @@ async fn run_until_asked(arguments: &Arguments, started: Instant) -> Result<()> 
     #[cfg(feature = "failpoints")]
     tokio::spawn(orders::obey(cluster.handle().clone()));
     let outcome = tokio::select! {
-        outcome = serve(&cluster, arguments, &folder, started) => outcome,
+        outcome = serve(&cluster, arguments, wanted.as_ref(), &folder, started) => outcome,
         () = process.ended() => Err(anyhow!("the cluster ended; the log lines above say why")),
         () = interrupt.asked() => Ok(()),
     };
@@ -132,6 +134,7 @@ async fn run_until_asked(arguments: &Arguments, started: Instant) -> Result<()> 
 async fn serve(
     cluster: &DevCluster,
     arguments: &Arguments,
+    wanted: Option<&mirror::Wanted>,
     folder: &Folder,
     started: Instant,
 ) -> Result<()> {
@@ -141,10 +144,18 @@ async fn serve(
         ready_file::write(file, &facts)?;
     }
     say(&banner::text(&facts));
-    if let (Some(source), Some(topics)) = (&arguments.mirror_from, &arguments.topics) {
-        say(&mirror::set_up(&facts.bootstrap, source, topics).await?);
+    if let Some(wanted) = wanted {
+        say(&mirror::set_up(&facts.bootstrap, wanted).await?);
     }
     std::future::pending().await
+}
+
+/// What --mirror-from and --topics ask for.
+fn wanted(arguments: &Arguments) -> Result<Option<mirror::Wanted>> {
+    let (Some(source), Some(topics)) = (&arguments.mirror_from, &arguments.topics) else {
+        return Ok(None);
+    };
+    mirror::Wanted::new(source, topics).map(Some)
 }
 
 async fn wait_until_ready(cluster: &DevCluster, arguments: &Arguments) -> Result<()> {

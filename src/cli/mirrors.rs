@@ -9,6 +9,7 @@ pub mod render;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
@@ -51,13 +52,13 @@ pub struct Arguments {
     /// Stop mirroring topics and make them writable (failover; the source is not needed)
     #[arg(long)]
     stop: bool,
-    /// Pause mirroring topics
+    /// Pause mirroring topics (heliograph does not serve it yet)
     #[arg(long)]
     pause: bool,
-    /// Resume mirroring paused topics
+    /// Resume mirroring paused topics (heliograph does not serve it yet)
     #[arg(long)]
     resume: bool,
-    /// Delete a mirror whose topics are all stopped
+    /// Delete a mirror whose topics are all stopped (heliograph does not serve it yet)
     #[arg(long)]
     delete: bool,
     /// List all mirrors
@@ -72,7 +73,7 @@ pub struct Arguments {
     /// Properties of the connection to the source; required for --create
     #[arg(long, value_name = "FILE")]
     mirror_config: Option<PathBuf>,
-    /// Topic names or regular expressions, comma-separated
+    /// Topic names or regular expressions, comma-separated; for --start, --stop, --pause, --resume
     #[arg(long, visible_alias = "topic", value_name = "LIST")]
     topics: Option<String>,
     /// Topic names or regular expressions not to start, comma-separated
@@ -83,10 +84,17 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What an action came to: text for standard output, and a line for each thing that failed.
+/// How long --stop waits for its topics to take writes.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// How long --start asks for the states before it, which it needs for a note only.
+const NOTE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What an action came to: text for standard output, what else is worth knowing, and a line for
+/// each thing that failed.
 #[derive(Default)]
 struct Outcome {
     output: String,
+    notes: Vec<String>,
     failures: Vec<String>,
 }
 
@@ -121,8 +129,8 @@ fn refuse(refusal: &Refusal) -> ExitCode {
 fn report(outcome: &Outcome) -> ExitCode {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(outcome.output.as_bytes()).and_then(|()| stdout.flush());
-    for failure in &outcome.failures {
-        eprintln!("{failure}");
+    for line in outcome.notes.iter().chain(&outcome.failures) {
+        eprintln!("{line}");
     }
     if written.is_ok() && outcome.failures.is_empty() {
         ExitCode::SUCCESS
@@ -137,13 +145,10 @@ async fn execute(arguments: &Arguments, plan: &Plan) -> Result<Outcome> {
     match &plan.action {
         Action::Create { mirror, config } => create(&admin, mirror, config).await,
         Action::Start { mirror, topics, exclude } => {
-            let request = TopicRequest { mirror, topics, exclude };
-            let outcomes = admin.start(&request).await?;
-            Ok(started(mirror, topics, &outcomes))
+            start(&admin, &TopicRequest { mirror, topics, exclude }).await
         }
         Action::Stop { mirror, topics } => {
-            let outcomes = admin.stop(&TopicRequest { mirror, topics, exclude: &[] }).await?;
-            Ok(changed("Stopped mirroring", mirror, &outcomes))
+            stop(&admin, &TopicRequest { mirror, topics, exclude: &[] }).await
         }
         Action::Pause { mirror, topics } => {
             let outcomes = admin.pause(&TopicRequest { mirror, topics, exclude: &[] }).await?;
@@ -163,13 +168,50 @@ async fn execute(arguments: &Arguments, plan: &Plan) -> Result<Outcome> {
 }
 
 fn said(output: String) -> Outcome {
-    Outcome { output, failures: Vec::new() }
+    Outcome { output, ..Outcome::default() }
 }
 
 async fn create(admin: &MirrorAdmin, mirror: &str, config: &Path) -> Result<Outcome> {
     let settings = plan::read_properties(config)?;
     admin.create(mirror, &settings).await?;
     Ok(said(format!("Created mirror {mirror}\n")))
+}
+
+async fn start(admin: &MirrorAdmin, asked: &TopicRequest<'_>) -> Result<Outcome> {
+    // Only for the note: what is wrong with the mirror is told by the request itself.
+    let before = tokio::time::timeout(NOTE_PATIENCE, admin.describe(Some(asked.mirror))).await;
+    let before = before.ok().and_then(Result::ok).unwrap_or_default();
+    let outcomes = admin.start(asked).await?;
+    let mut outcome = started(asked.mirror, asked.topics, &outcomes);
+    let again = succeeded(&outcomes)
+        .into_iter()
+        .filter(|name| before.iter().any(|row| row.topic == *name && row.state == admin::STOPPED));
+    outcome.notes.extend(again.map(|name| {
+        format!(
+            "Topic {name} was stopped and is read-only again: what was written here since is cut \
+             where the source does not have it (recordsCut of --describe --json)."
+        )
+    }));
+    Ok(outcome)
+}
+
+/// Stops, and waits until the topics take writes: the order alone does not make them writable.
+async fn stop(admin: &MirrorAdmin, asked: &TopicRequest<'_>) -> Result<Outcome> {
+    let outcomes = admin.stop(asked).await?;
+    let names = succeeded(&outcomes);
+    let mut outcome = changed("Stopped mirroring", asked.mirror, &outcomes);
+    if names.is_empty() {
+        return Ok(outcome);
+    }
+    let still = match admin.wait_stopped(asked.mirror, &names, STOP_PATIENCE).await {
+        Ok(0) => return Ok(outcome),
+        Ok(count) => format!("{count} partition(s) are not STOPPED yet"),
+        Err(error) => format!("whether the topics take writes yet cannot be told: {error:#}"),
+    };
+    outcome.notes.push(format!(
+        "The order is stored and goes on by itself, but {still}; --describe shows it."
+    ));
+    Ok(outcome)
 }
 
 /// The names that succeeded, sorted, as the success lines show them.
@@ -195,17 +237,22 @@ fn failures(outcomes: &[TopicOutcome]) -> Vec<String> {
 fn started(mirror: &str, topics: &TopicArguments, outcomes: &[TopicOutcome]) -> Outcome {
     let names = succeeded(outcomes);
     let failures = failures(outcomes);
+    let mut notes = Vec::new();
     let output = if !names.is_empty() {
         let list = names.join(", ");
         format!("Started {} mirror topic(s) in mirror {mirror}: [{list}]\n", names.len())
     } else if failures.is_empty() && !topics.patterns.is_empty() {
+        notes.push(
+            "Discovery is not built yet: run --start again when such topics exist at the source."
+                .to_owned(),
+        );
         format!(
             "No matching topics found yet. Patterns saved to mirror {mirror} for auto-discovery.\n"
         )
     } else {
         String::new()
     };
-    Outcome { output, failures }
+    Outcome { output, notes, failures }
 }
 
 fn changed(verb: &str, mirror: &str, outcomes: &[TopicOutcome]) -> Outcome {
@@ -218,7 +265,7 @@ fn changed(verb: &str, mirror: &str, outcomes: &[TopicOutcome]) -> Outcome {
     } else if failures.is_empty() {
         failures.push(format!("No topic of mirror {mirror} matches."));
     }
-    Outcome { output, failures }
+    Outcome { output, failures, ..Outcome::default() }
 }
 
 async fn describe(admin: &MirrorAdmin, mirror: Option<&str>, json: bool) -> Result<Outcome> {
@@ -279,5 +326,6 @@ mod tests {
         let result = started("m", &topics, &[]);
         assert!(result.output.starts_with("No matching topics found yet."));
         assert!(result.failures.is_empty());
+        assert!(result.notes[0].contains("run --start again"));
     }
 }

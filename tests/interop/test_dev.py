@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import harness
+import load
 import pytest
 
 pytestmark = pytest.mark.mirroring
@@ -100,6 +101,45 @@ def test_it_mirrors_at_once(source, unique):
     arguments = ["--mirror-from", source.bootstrap, "--topics", topic]
     with harness.Heliograph(nodes=3, arguments=arguments) as cluster:
         wait_equal(source, cluster, topic, 2)
+
+
+def test_a_restart_leaves_a_failover_alone_and_needs_no_source(unique):
+    from test_mirror import create_topic, produce, wait_equal
+    with harness.Kafka(nodes=1) as source:
+        over, going = (create_topic(source, unique(name), 1) for name in ("over", "going"))
+        produce(source, over, 50), produce(source, going, 50)
+        pattern = f"{over[:4]}-.*|{going[:5]}-.*"
+        arguments = ["--mirror-from", source.bootstrap, "--topics", pattern]
+        with harness.Heliograph(nodes=3, arguments=arguments) as cluster:
+            wait_equal(source, cluster, over, 1)
+            wait_equal(source, cluster, going, 1)
+            cluster.mirrors().stop("source", over)
+            produce(cluster, over, 20)
+            cluster.process.interrupt()
+            cluster.restart()
+            harness.eventually(lambda: "goes on with 2 topic(s)" in cluster.process.tail())
+            assert f"left as they are: [{over}]" in cluster.process.tail()
+            cluster.mirrors().wait_state("source", going, "MIRRORING", lag=0)
+            cluster.process.interrupt()
+            source.kill()
+            cluster.restart()
+            produce(cluster, over, 20)
+            rows = cluster.mirrors().rows("source", over)
+            assert [row["state"] for row in rows] == ["STOPPED"]
+            assert len(load.read_all(cluster.bootstrap, over, 1)) == 90
+            assert cluster.alive()
+
+
+def test_a_source_that_does_not_answer_is_waited_for():
+    port = harness.free_ports(1)[0]
+    arguments = ["--mirror-from", f"127.0.0.1:{port}", "--topics", "late-.*"]
+    with harness.Heliograph(nodes=1, arguments=arguments) as cluster:
+        harness.eventually(lambda: "it is tried again every 5 s" in cluster.process.tail())
+        assert cluster.alive()
+        refused = harness.Heliograph(nodes=1, arguments=arguments[:3] + ["late-("])
+        with pytest.raises(RuntimeError, match="not a valid regular expression"):
+            refused.start()
+        refused.close()
 
 
 def test_it_is_ready_soon():

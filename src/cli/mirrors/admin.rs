@@ -28,6 +28,10 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// Between two tries at an answer that a client may ask for again.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Between two looks at states that are about to change.
+const STATE_PAUSE: Duration = Duration::from_millis(20);
+/// The state in which a mirror topic takes writes.
+pub const STOPPED: &str = "STOPPED";
 /// Fewer replicas than this of the mirrors' state is worth a warning.
 const STATE_REPLICAS_WANTED: usize = 3;
 const STATE_TOPIC: &str = "__mirror_state";
@@ -49,6 +53,15 @@ pub struct TopicOutcome {
     pub topic: String,
     /// Why it failed.
     pub failure: Option<String>,
+}
+
+/// A request that the cluster refused as a whole.
+#[derive(Debug, thiserror::Error)]
+#[error("{sentence}")]
+pub struct Refused {
+    /// Kafka's code, or one of mirroring's own.
+    pub code: i16,
+    sentence: String,
 }
 
 /// An answer's error as a whole.
@@ -203,6 +216,30 @@ impl MirrorAdmin {
         Ok(rows)
     }
 
+    /// Waits until every partition of `topics` is STOPPED, and so takes writes. Says how many are
+    /// not when `patience` is over, or the last failure to ask.
+    pub async fn wait_stopped(
+        &self,
+        mirror: &str,
+        topics: &[&str],
+        patience: Duration,
+    ) -> Result<usize> {
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).max(RETRY_PAUSE);
+            let rows = tokio::time::timeout(left, self.describe(Some(mirror))).await;
+            let rows = rows.map_err(|_| anyhow!("the cluster does not answer"))??;
+            let waiting = rows
+                .iter()
+                .filter(|row| topics.contains(&row.topic.as_str()) && row.state != STOPPED)
+                .count();
+            if waiting == 0 || Instant::now() >= until {
+                return Ok(waiting);
+            }
+            tokio::time::sleep(STATE_PAUSE).await;
+        }
+    }
+
     /// A sentence where the mirrors' state has fewer replicas than it should.
     pub async fn state_topic_warning(&self) -> Result<Option<String>> {
         let topic = metadata_request::MetadataRequestTopic {
@@ -237,7 +274,7 @@ impl MirrorAdmin {
                 return Ok(answer);
             };
             if !is_retriable(code) || Instant::now() + RETRY_PAUSE >= until {
-                return Err(anyhow!(failure));
+                return Err(Refused { code, sentence: failure }.into());
             }
             tokio::time::sleep(RETRY_PAUSE).await;
         }
@@ -296,7 +333,10 @@ fn partition_row(
 fn net_failure(error: net::Error) -> anyhow::Error {
     if matches!(error, net::Error::Unsupported { .. }) {
         let code = ErrorCode::UnsupportedVersion.code();
-        return anyhow!("UNSUPPORTED_VERSION ({code}): {error}");
+        return anyhow!(
+            "UNSUPPORTED_VERSION ({code}): {error} Heliograph creates, starts, stops, lists and \
+             describes mirrors; pausing, resuming and deleting them is not built yet."
+        );
     }
     error.into()
 }

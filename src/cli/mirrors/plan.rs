@@ -82,7 +82,23 @@ pub fn plan(arguments: &Arguments) -> std::result::Result<Plan, Refusal> {
     if arguments.json && !arguments.describe {
         return refuse("--json is only supported for describing mirrors");
     }
+    check_unused(name, arguments)?;
     Ok(Plan { bootstrap: split(servers), action })
+}
+
+/// What an action does not look at is refused: whoever gave it expects something of it.
+fn check_unused(action: &str, arguments: &Arguments) -> std::result::Result<(), Refusal> {
+    let of_topics = matches!(action, "start" | "stop" | "pause" | "resume");
+    if arguments.topics.is_some() && !of_topics {
+        return refuse("--topics is only valid with --start, --stop, --pause and --resume");
+    }
+    if arguments.mirror.is_some() && action == "list" {
+        return refuse("--mirror is not valid with --list, which shows all mirrors");
+    }
+    if arguments.mirror_config.is_some() && action != "create" {
+        return refuse("--mirror-config is only valid with --create");
+    }
+    Ok(())
 }
 
 fn exactly_one() -> String {
@@ -165,6 +181,8 @@ pub fn client_id(command_config: Option<&Path>) -> Result<String> {
         match (key.as_str(), value.as_str()) {
             ("client.id", value) => value.clone_into(&mut client_id),
             ("security.protocol", "PLAINTEXT") => {}
+            // The option decides, as in Kafka's tools.
+            ("bootstrap.servers", _) => {}
             _ => bail!("{}: '{key}' is not built yet: remove it", path.display()),
         }
     }
@@ -210,6 +228,12 @@ mod tests {
         assert_eq!(with("--stop --mirror m --topics t --exclude x"), exclude);
         let json = "--json is only supported for describing mirrors";
         assert_eq!(with("--list --json"), json);
+        let topics = "--topics is only valid with --start, --stop, --pause and --resume";
+        assert_eq!(with("--describe --topics t"), topics);
+        assert_eq!(with("--create --mirror m --mirror-config f --topics t"), topics);
+        assert!(with("--list --mirror m").starts_with("--mirror is not valid with --list"));
+        let config = "--mirror-config is only valid with --create";
+        assert_eq!(with("--start --mirror m --topics t --mirror-config f"), config);
     }
 
     #[test]
@@ -228,7 +252,11 @@ mod tests {
     #[test]
     fn client_settings_that_are_not_built_are_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "client.id=me\nsecurity.protocol=PLAINTEXT\n").unwrap();
+        std::fs::write(
+            file.path(),
+            "bootstrap.servers=a:1\nclient.id=me\nsecurity.protocol=PLAINTEXT\n",
+        )
+        .unwrap();
         assert_eq!(client_id(Some(file.path())).unwrap(), "me");
         std::fs::write(file.path(), "sasl.mechanism=PLAIN\n").unwrap();
         let message = client_id(Some(file.path())).unwrap_err().to_string();
