@@ -29,6 +29,7 @@ use crate::coordinators::{CoordinatorsHandle, ShardHandle, ShardId};
 use crate::edge::sockets::Sockets;
 use crate::entropy::Entropy;
 use crate::error::Error;
+use crate::mirrors::shared_budget::{NODE_BYTES_MAX, SharedBudget};
 use crate::mirrors::{MirrorHandle, MirrorsHandle};
 use crate::partition::PartitionHandle;
 use crate::peers::Peers;
@@ -70,6 +71,8 @@ pub struct Directory {
     pub request_budget: ByteBudget,
     /// Fetch sessions of clients and followers.
     pub fetch_sessions: FetchSessions,
+    /// What fetchers of all mirrors may hold in memory together.
+    pub mirror_bytes: SharedBudget,
     /// Producer ids this node may give out.
     pub producer_ids: ProducerIds,
     settings: ArcSwap<Settings>,
@@ -146,6 +149,7 @@ impl Directory {
             append_budget: AppendBudget::new(crate::admission::NODE_APPEND_BYTES_MAX),
             request_budget,
             fetch_sessions,
+            mirror_bytes: SharedBudget::new(NODE_BYTES_MAX),
             producer_ids: ProducerIds::default(),
             settings: ArcSwap::from_pointee(settings),
             sockets: ArcSwapOption::empty(),

@@ -10,6 +10,7 @@ pub mod mirror;
 pub mod mirror_fetcher;
 
 pub mod batches;
+pub mod shared_budget;
 pub mod source;
 pub mod survey;
 

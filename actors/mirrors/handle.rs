@@ -18,6 +18,7 @@ use raft::{MirrorName, Settings};
 use tokio::sync::oneshot;
 
 use super::mirror::MirrorMsg;
+use super::shared_budget::{MIRROR_BYTES_MAX, SharedBudget};
 use super::source_offsets::SourceOffsets;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -67,6 +68,8 @@ pub struct MirrorShared {
     pub name: MirrorName,
     /// Source offsets as fetches saw them.
     pub offsets: SourceOffsets,
+    /// What its fetchers here may hold in memory together.
+    pub bytes: SharedBudget,
     clock: Clock,
     cluster_id: ArcSwapOption<String>,
     unreachable_since: Mutex<Option<TimestampMs>>,
@@ -78,6 +81,7 @@ impl MirrorShared {
         MirrorShared {
             name,
             offsets: SourceOffsets::default(),
+            bytes: SharedBudget::new(MIRROR_BYTES_MAX),
             clock,
             cluster_id: ArcSwapOption::empty(),
             unreachable_since: Mutex::new(None),

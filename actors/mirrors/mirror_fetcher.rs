@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use super::handle::{MirrorShared, SourcePartition};
 use super::machine::MirrorInput;
 use super::mirror::MirrorMsg;
+use super::shared_budget::Seat;
 use super::source::Failure;
 use super::source_offsets::LastAnswer;
 use super::survey::SourceLeader;
@@ -189,6 +190,8 @@ pub struct MirrorFetcherState {
     id: FetcherId,
     client_id: String,
     session: FetchSession,
+    /// Its parts of the mirror's and of the node's memory.
+    seats: [Seat; 2],
     partitions: BTreeMap<TopicIdPartition, Assigned>,
     outstanding: BTreeMap<TopicIdPartition, Outstanding>,
     stage: Stage,
@@ -249,6 +252,7 @@ impl Actor for MirrorFetcher {
         let client_id =
             format!("broker-{}-fetcher-{}-mirror-{}", directory.node_id(), id.index, shared.name);
         Ok(MirrorFetcherState {
+            seats: [shared.bytes.take_seat(), directory.mirror_bytes.take_seat()],
             directory,
             shared,
             mirror,
@@ -408,6 +412,11 @@ impl MirrorFetcherState {
         }
         let short = Instant::now() < self.short_until;
         let mut limits = FetchLimits::from(&self.directory.config.mirror_fetch);
+        for seat in &self.seats {
+            let share = i32::try_from(seat.share()).unwrap_or(i32::MAX);
+            limits.response_max_bytes = limits.response_max_bytes.min(share);
+            limits.partition_max_bytes = limits.partition_max_bytes.min(share);
+        }
         if short {
             limits.wait_max_ms = limits.wait_max_ms.min(SHORT_WAIT_MS);
         }
