@@ -38,8 +38,8 @@ impl Wanted {
     }
 }
 
-/// Creates the mirror unless an earlier run did, starts the topics, and says how to watch it. While
-/// the source does not answer it says so once and goes on trying.
+/// Creates the mirror unless an earlier run did, starts the topics, and says how to watch it.
+/// While the source does not answer it says so once and goes on trying.
 ///
 /// # Errors
 /// One sentence: a setting or a topic is refused.
