@@ -47,6 +47,8 @@ Exit codes:
   1    a promise was broken, or the demo could not go on (standard error says why)
   130  ended at once by a second Ctrl-C";
 
+/// Why it ended when somebody asked it to.
+const INTERRUPTED: &str = "it was interrupted";
 const MIRROR: &str = "demo";
 const PARTITIONS: i32 = 6;
 /// What is written before there is a mirror, so that there is a lag to see: so many bytes, or as
@@ -100,7 +102,7 @@ async fn play(arguments: &Arguments) -> Result<bool> {
     })
     .context("signals cannot be taken over")?;
     let began = Instant::now();
-    let mut stage = Stage::set(arguments.source.as_deref(), &folder).await?;
+    let mut stage = Stage::set(arguments.source.as_deref(), &folder, &interrupt).await?;
     say(&format!(
         "source   {}\nstandby  {}\nready    {} ms\n\n",
         stage.source_bootstrap(),
@@ -110,7 +112,7 @@ async fn play(arguments: &Arguments) -> Result<bool> {
     let name = format!("heliograph-demo-{:08x}", RandomState::new().hash_one(0) >> 32);
     let outcome = tokio::select! {
         outcome = acts(&mut stage, &name) => outcome,
-        () = interrupt.asked() => Err(anyhow::anyhow!("it was interrupted")),
+        () = interrupt.asked() => Err(anyhow::anyhow!(INTERRUPTED)),
     };
     let cleared = match &arguments.source {
         Some(source) => topic::delete(&topic::client(source), &name).await,

@@ -2,6 +2,7 @@
 //! which goes with the command whatever happens. Never looks into a node's part of it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
@@ -75,13 +76,20 @@ impl Folder {
     }
 }
 
+/// How often a folder is removed that writers still make files in, and the pause in between.
+const REMOVALS_MAX: usize = 20;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
+
 /// Removes a temporary folder from under a process that ends at once: its writers may still make
-/// files while it goes, hence the second try.
+/// files while it goes, hence more than one try.
 pub fn remove_at_once(path: &Path) {
-    if std::fs::remove_dir_all(path).is_err() && path.exists() {
-        // What is left now is left to the system's own clean-up.
-        drop(std::fs::remove_dir_all(path));
+    for _ in 0..REMOVALS_MAX {
+        if std::fs::remove_dir_all(path).is_ok() || !path.exists() {
+            return;
+        }
+        std::thread::sleep(REMOVAL_PAUSE);
     }
+    // What is left now is left to the system's own clean-up.
 }
 
 #[cfg(test)]

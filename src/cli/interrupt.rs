@@ -6,6 +6,8 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use super::logging;
+
 /// What a shell expects of a process that Ctrl-C ended.
 const EXIT_AT_ONCE: i32 = 130;
 
@@ -28,6 +30,8 @@ impl Interrupt {
             next(&mut interrupts, &mut terminations).await;
             tell.send_replace(true);
             next(&mut interrupts, &mut terminations).await;
+            // The folder goes from under nodes that still run: what they say of it helps nobody.
+            logging::silence();
             last_act();
             std::process::exit(EXIT_AT_ONCE);
         });

@@ -1,9 +1,13 @@
 //! Where the process's log lines go: standard error, quiet unless RUST_LOG says otherwise. Owns
 //! the default filter; nothing else in the command line sets one up.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing_subscriber::EnvFilter;
+
+/// Set when the process ends at once: a subscriber cannot be taken away again.
+static SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Libraries that speak at their own levels of what is ordinary here, such as an election.
 const TALKATIVE: [&str; 2] = ["openraft", "sled"];
@@ -15,12 +19,21 @@ pub fn start(level: &str) {
     let filter = EnvFilter::builder().parse_lossy(directives(&asked, level));
     let started = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(writer)
+        .with_ansi(io::stderr().is_terminal())
         .try_init();
     if let Err(error) = started {
         eprintln!("heliograph: log lines are not shown: {error}");
     }
+}
+
+/// Shows no line any more.
+pub fn silence() {
+    SILENT.store(true, Ordering::Relaxed);
+}
+
+fn writer() -> Box<dyn Write> {
+    if SILENT.load(Ordering::Relaxed) { Box::new(io::sink()) } else { Box::new(io::stderr()) }
 }
 
 fn directives(asked: &str, level: &str) -> String {

@@ -1,6 +1,7 @@
 //! What the demo plays on: the standby in this process, and a source, in this process too or
 //! running elsewhere behind a link that can be cut. Owns their start, the loss of the source, and
-//! their end; knows nothing of topics and mirrors.
+//! their end: a node that was started is ended before anybody removes its folder, also where the
+//! stage is not set after all. Knows nothing of topics and mirrors.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,12 +9,13 @@ use std::time::Duration;
 use actors::dev::{DevCluster, DevSpec, World};
 use actors::peers::LinkMode;
 use actors::process::ProcessHandle;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use config::Properties;
 
 use super::cut_link::CutLink;
 use super::topic;
 use crate::cli::folder::Folder;
+use crate::cli::interrupt::Interrupt;
 
 /// Nodes of each cluster.
 const NODES: usize = 3;
@@ -28,7 +30,6 @@ pub struct Stage {
     source: Source,
     standby: DevCluster,
     folder: PathBuf,
-    /// Ends the clusters when it goes.
     _process: ProcessHandle,
 }
 
@@ -44,20 +45,47 @@ impl Stage {
     /// Starts the standby and, without a running source, the primary beside it.
     ///
     /// # Errors
-    /// One sentence: a cluster does not start, the source does not answer.
-    pub async fn set(source: Option<&str>, folder: &Folder) -> Result<Stage> {
+    /// One sentence: a cluster does not start, the source does not answer, it was interrupted.
+    pub async fn set(
+        source: Option<&str>,
+        folder: &Folder,
+        interrupt: &Interrupt,
+    ) -> Result<Stage> {
         let process = ProcessHandle::start().await.context("the process's root did not start")?;
         let folder = folder.path().to_owned();
-        let standby = start(&process, &folder, "standby");
-        let (source, standby) = match source {
-            Some(bootstrap) => tokio::try_join!(reach(bootstrap), standby)?,
-            None => {
-                let primary = start(&process, &folder, "primary");
-                let (primary, standby) = tokio::try_join!(primary, standby)?;
-                (Source::Primary(primary), standby)
+        let source = async {
+            match source {
+                Some(bootstrap) => unless_asked(interrupt, reach(bootstrap)).await,
+                None => start(&process, &folder, "primary").await.map(Source::Primary),
             }
         };
-        Ok(Stage { source, standby, folder, _process: process })
+        // Both come to their end: nodes that are starting when one side fails would go on.
+        let (source, standby) = tokio::join!(source, start(&process, &folder, "standby"));
+        let stage = match (source, standby) {
+            (Ok(source), Ok(standby)) => Stage { source, standby, folder, _process: process },
+            (source, standby) => return Err(end_half(source, standby).await),
+        };
+        match unless_asked(interrupt, stage.until_ready()).await {
+            Ok(()) => Ok(stage),
+            Err(error) => {
+                stage.tear_down().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn until_ready(&self) -> Result<()> {
+        let primary = async {
+            match &self.source {
+                Source::Primary(primary) => {
+                    primary.wait_until_ready(READY_DEADLINE).await.context("primary")
+                }
+                Source::Elsewhere { .. } => Ok(()),
+            }
+        };
+        let standby =
+            async { self.standby.wait_until_ready(READY_DEADLINE).await.context("standby") };
+        tokio::try_join!(primary, standby).map(|_both| ())
     }
 
     /// Where the load writes.
@@ -124,9 +152,34 @@ async fn start(
         links: LinkMode::Local,
         world: World::Machine { data_threads: crate::cli::data_threads(2 * NODES) },
     };
-    let cluster = DevCluster::start(process, &spec).await.with_context(|| name.to_owned())?;
-    cluster.wait_until_ready(READY_DEADLINE).await.with_context(|| name.to_owned())?;
-    Ok(cluster)
+    DevCluster::start(process, &spec).await.with_context(|| name.to_owned())
+}
+
+/// Ends what was started although the other side was not, and returns why that one was not.
+async fn end_half(source: Result<Source>, standby: Result<DevCluster>) -> anyhow::Error {
+    match (source, standby) {
+        (Err(error), Ok(mut standby)) => {
+            standby.crash().await;
+            error
+        }
+        (Ok(Source::Primary(mut primary)), Err(error)) => {
+            primary.crash().await;
+            error
+        }
+        (_, Err(error)) => error,
+        (Ok(_), Ok(_)) => anyhow::anyhow!("both sides were started"),
+    }
+}
+
+/// What `work` comes to, unless the process is asked to end before.
+async fn unless_asked<T>(
+    interrupt: &Interrupt,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    tokio::select! {
+        done = work => done,
+        () = interrupt.asked() => bail!(super::INTERRUPTED),
+    }
 }
 
 async fn reach(bootstrap: &str) -> Result<Source> {
