@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use self::checks::Check;
+use self::checks::Verdict;
 use self::findings::Seen;
 use self::load::{Load, Pace};
 use self::report::{Figures, thousands};
@@ -44,7 +44,8 @@ cut (nothing there crashes), and the topic is deleted at the end.
 
 Exit codes:
   0    every promise was held; also --help
-  1    a promise was broken, or the demo could not go on (standard error says why)
+  1    a promise was broken or could not be checked, or the demo could not go on (standard error
+       says why)
   130  ended at once by a second Ctrl-C";
 
 /// Why it ended when somebody asked it to.
@@ -81,9 +82,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         outcome
     });
     match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
+        Ok(Verdict::Held) => ExitCode::SUCCESS,
+        Ok(Verdict::Broken) => {
             eprintln!("heliograph demo: a promise was broken; the table above says which");
+            ExitCode::FAILURE
+        }
+        Ok(Verdict::NotChecked) => {
+            eprintln!(
+                "heliograph demo: not every promise could be checked; the table above says why"
+            );
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -93,8 +100,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Sets the stage, plays, and clears up whatever happened. True when every promise was held.
-async fn play(arguments: &Arguments) -> Result<bool> {
+/// Sets the stage, plays, and clears up whatever happened.
+async fn play(arguments: &Arguments) -> Result<Verdict> {
     let folder = Folder::open(None, "demo")?;
     let temporary = folder.temporary();
     let interrupt = Interrupt::listen(move || {
@@ -115,15 +122,25 @@ async fn play(arguments: &Arguments) -> Result<bool> {
         () = interrupt.asked() => Err(anyhow::anyhow!(INTERRUPTED)),
     };
     let cleared = match &arguments.source {
-        Some(source) => topic::delete(&topic::client(source), &name).await,
+        Some(source) => topic::delete(&topic::client(source), &name)
+            .await
+            .with_context(|| format!("clearing topic {name} up on {source}")),
         None => Ok(()),
     };
     stage.tear_down().await;
-    let held = outcome?;
-    cleared.map(|()| held)
+    let verdict = outcome?;
+    match cleared {
+        Ok(()) => Ok(verdict),
+        // The verdict is the news; of a source that is gone nothing has to be cleared up.
+        Err(error) if verdict != Verdict::Held => {
+            eprintln!("heliograph demo: {error:#}");
+            Ok(verdict)
+        }
+        Err(error) => Err(error),
+    }
 }
 
-async fn acts(stage: &mut Stage, name: &str) -> Result<bool> {
+async fn acts(stage: &mut Stage, name: &str) -> Result<Verdict> {
     let source =
         Topic::create(&topic::client(&stage.source_bootstrap()), name, PARTITIONS).await?;
     say(&format!("Topic {name} with {PARTITIONS} partitions; a load writes to it, acks=all\n"));
@@ -175,7 +192,7 @@ async fn acts(stage: &mut Stage, name: &str) -> Result<bool> {
         writable_after: (seen.failover.first_write, seen.failover.all_writable),
     };
     say(&report::text(&figures, &checks));
-    Ok(checks.iter().all(Check::held))
+    Ok(Verdict::of(&checks))
 }
 
 /// Lets the load hurry until there is something to copy.

@@ -13,14 +13,53 @@ use super::load::{Acknowledged, hash};
 pub struct Check {
     /// The promise.
     pub promise: &'static str,
-    /// What was found, or what is wrong.
-    pub outcome: Result<String>,
+    /// What came of it.
+    pub outcome: Outcome,
 }
 
-impl Check {
-    /// Whether the promise was held.
-    pub fn held(&self) -> bool {
-        self.outcome.is_ok()
+/// What a check came to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The promise was held; what was found.
+    Held(String),
+    /// What is wrong.
+    Broken(String),
+    /// Nothing is known, because what had to be read could not be; why.
+    NotChecked(String),
+}
+
+impl From<Result<String>> for Outcome {
+    /// Of a check that could be made.
+    fn from(found: Result<String>) -> Outcome {
+        match found {
+            Ok(found) => Outcome::Held(found),
+            Err(error) => Outcome::Broken(format!("{error:#}")),
+        }
+    }
+}
+
+/// What all checks together come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every promise was held.
+    Held,
+    /// None was found broken, and not all could be checked.
+    NotChecked,
+    /// One was broken.
+    Broken,
+}
+
+impl Verdict {
+    /// The worst of the checks.
+    pub fn of(checks: &[Check]) -> Verdict {
+        let any = |which: fn(&Outcome) -> bool| checks.iter().any(|check| which(&check.outcome));
+        if any(|outcome| matches!(outcome, Outcome::Broken(_))) {
+            Verdict::Broken
+        } else if any(|outcome| matches!(outcome, Outcome::NotChecked(_))) {
+            Verdict::NotChecked
+        } else {
+            Verdict::Held
+        }
     }
 }
 
@@ -124,6 +163,17 @@ mod tests {
 
     fn one<T>(value: T) -> BTreeMap<i32, T> {
         BTreeMap::from([(0, value)])
+    }
+
+    #[test]
+    fn what_could_not_be_checked_is_neither_held_nor_broken() {
+        let check = |outcome| Check { promise: "a promise", outcome };
+        let held = || check(Outcome::from(Ok("found".to_owned())));
+        let broken = || check(Outcome::from(Err(anyhow::anyhow!("not found"))));
+        let unknown = || check(Outcome::NotChecked("the source does not answer".to_owned()));
+        assert_eq!(Verdict::of(&[held(), held()]), Verdict::Held);
+        assert_eq!(Verdict::of(&[held(), unknown()]), Verdict::NotChecked);
+        assert_eq!(Verdict::of(&[broken(), unknown()]), Verdict::Broken);
     }
 
     #[test]

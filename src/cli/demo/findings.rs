@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use protocol::batch::RecordBatch;
 
-use super::checks::{self, Check, Held};
+use super::checks::{self, Check, Held, Outcome};
 use super::failover::Failover;
 use super::load::Acknowledged;
 use super::segments::{self, Equal};
@@ -48,40 +48,50 @@ impl Seen {
     ) -> Result<(Equal, Vec<Check>)> {
         let last_mirrored = self.failover.last_mirrored();
         let compared = compare(stage, source, standby, &last_mirrored).await;
-        let equal = compared.as_ref().copied().unwrap_or_default();
+        let equal = match &compared {
+            Ok(Ok(equal)) => *equal,
+            Ok(Err(_)) | Err(_) => Equal::default(),
+        };
         let held = read_back(standby).await?;
         let checks = vec![
             Check {
                 promise: "a mirrored topic takes no write of a client",
-                outcome: match &self.read_only {
+                outcome: Outcome::from(match &self.read_only {
                     Ok(()) => Ok("every partition refused with code 44".to_owned()),
                     Err(error) => Err(anyhow!("{error:#}")),
-                },
+                }),
             },
             Check {
                 promise: "every mirrored batch equals the source's",
-                outcome: compared
-                    .map(|equal| format!("{} batches are the same bytes", equal.batches)),
+                outcome: match compared {
+                    Ok(found) => Outcome::from(
+                        found.map(|equal| format!("{} batches are the same bytes", equal.batches)),
+                    ),
+                    Err(unread) => Outcome::NotChecked(format!("{unread:#}")),
+                },
             },
             Check {
                 promise: "nothing shown as mirrored is lost",
-                outcome: checks::nothing_shown_is_lost(&self.kept_up.ends, &last_mirrored),
+                outcome: Outcome::from(checks::nothing_shown_is_lost(
+                    &self.kept_up.ends,
+                    &last_mirrored,
+                )),
             },
             Check {
                 promise: "only what was not mirrored is missing",
-                outcome: checks::exactly_the_tail_is_missing(
+                outcome: Outcome::from(checks::exactly_the_tail_is_missing(
                     &self.acknowledged,
                     &held,
                     &last_mirrored,
-                ),
+                )),
             },
             Check {
                 promise: "the standby keeps what it accepts",
-                outcome: checks::new_writes_are_kept(
+                outcome: Outcome::from(checks::new_writes_are_kept(
                     &self.failover.written,
                     &held,
                     &last_mirrored,
-                ),
+                )),
             },
         ];
         Ok((equal, checks))
@@ -100,13 +110,14 @@ async fn read_back(standby: &Topic) -> Result<BTreeMap<i32, Held>> {
 }
 
 /// Compares every partition up to its last mirrored offset: the files of all replicas with those
-/// of the source, or what both sides answer to Fetch where the source runs elsewhere.
+/// of the source, or what both sides answer to Fetch where the source runs elsewhere. The inner
+/// result is the first difference, the outer one why nothing could be compared.
 async fn compare(
     stage: &Stage,
     source: &Topic,
     standby: &Topic,
     last_mirrored: &BTreeMap<i32, i64>,
-) -> Result<Equal> {
+) -> Result<Result<Equal>> {
     let mut equal = Equal::default();
     for (partition, last) in last_mirrored {
         let (partition, last) = (*partition, *last);
@@ -117,22 +128,29 @@ async fn compare(
                 let replicas =
                     segments::replicas(&stage.standby_folder(), standby.name(), partition)?;
                 if replicas.is_empty() {
-                    bail!("partition {partition} has no replica on the standby's disks");
+                    let missing = "has no replica on the standby's disks";
+                    return Ok(Err(anyhow!("partition {partition} {missing}")));
                 }
                 for replica in replicas {
-                    let ours = read_up_to(&replica, last).await?;
-                    let found = segments::compare(&theirs, &ours, last);
-                    equal.add(found.with_context(|| replica.display().to_string())?);
+                    let ours = read_up_to(&replica, last).await;
+                    let found = ours.and_then(|ours| segments::compare(&theirs, &ours, last));
+                    match found.with_context(|| replica.display().to_string()) {
+                        Ok(found) => equal.add(found),
+                        Err(difference) => return Ok(Err(difference)),
+                    }
                 }
             }
             None => {
                 let theirs = source.read(partition, last + 1).await.with_context(context)?;
                 let ours = standby.read(partition, last + 1).await.with_context(context)?;
-                equal.add(segments::compare(&theirs, &ours, last).with_context(context)?);
+                match segments::compare(&theirs, &ours, last).with_context(context) {
+                    Ok(found) => equal.add(found),
+                    Err(difference) => return Ok(Err(difference)),
+                }
             }
         }
     }
-    Ok(equal)
+    Ok(Ok(equal))
 }
 
 /// The batches of the replica that has most of them: when all nodes crash at once, a follower may

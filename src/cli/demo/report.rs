@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 
-use super::checks::Check;
+use super::checks::{Check, Outcome};
 use super::segments::Equal;
 
 /// What was measured.
@@ -71,14 +71,13 @@ pub fn text(figures: &Figures, checks: &[Check]) -> String {
     let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let mut promised = table();
     for check in checks {
-        let (verdict, colour) =
-            if check.held() { ("held", Color::Green) } else { ("BROKEN", Color::Red) };
+        let (verdict, colour, found) = match &check.outcome {
+            Outcome::Held(found) => ("held", Color::Green, found),
+            Outcome::Broken(why) => ("BROKEN", Color::Red, why),
+            Outcome::NotChecked(why) => ("NOT CHECKED", Color::Yellow, why),
+        };
         let verdict = Cell::new(verdict);
         let verdict = if colours { verdict.fg(colour) } else { verdict };
-        let found = match &check.outcome {
-            Ok(found) => found.clone(),
-            Err(error) => format!("{error:#}"),
-        };
         promised.add_row([verdict, Cell::new(check.promise), Cell::new(found)]);
     }
     format!("\n{measured}\n\n{promised}\n")
@@ -134,10 +133,12 @@ mod tests {
     #[test]
     fn a_broken_promise_is_seen() {
         let checks = [
-            Check { promise: "one", outcome: Ok("as it should".to_owned()) },
-            Check { promise: "two", outcome: Err(anyhow::anyhow!("a record is not there")) },
+            Check { promise: "one", outcome: Outcome::Held("as it should".to_owned()) },
+            Check { promise: "two", outcome: Outcome::Broken("a record is not there".to_owned()) },
+            Check { promise: "three", outcome: Outcome::NotChecked("it is gone".to_owned()) },
         ];
         let text = text(&Figures::default(), &checks);
         assert!(text.contains("BROKEN") && text.contains("a record is not there"), "{text}");
+        assert!(text.contains("NOT CHECKED") && text.contains("it is gone"), "{text}");
     }
 }
