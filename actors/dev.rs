@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{BrokerConfig, Profile, Properties};
+use config::{BrokerConfig, Fault, Profile, Properties};
 use log::Driver;
 use log::disk::Disk;
 use protocol::ids::NodeId;
@@ -43,13 +43,46 @@ pub struct DevSpec {
 }
 
 impl DevSpec {
-    /// Whether the nodes' settings hold together, without starting anything.
+    /// Whether the nodes' settings hold together and fit the number of nodes, without starting
+    /// anything.
     ///
     /// # Errors
     /// Every fault at once.
     pub fn check(&self) -> Result<(), config::Error> {
-        node_config(self, NodeId(1), &self.dir).map(|_config| ())
+        let config = node_config(self, NodeId(1), &self.dir)?;
+        config::Error::from_faults(replication_faults(&config, self.nodes))
     }
+}
+
+/// Replicas that no node is there for: the first topic to be made would be refused, long after the
+/// start.
+fn replication_faults(config: &BrokerConfig, nodes: usize) -> Vec<Fault> {
+    let factors = [
+        ("default.replication.factor", config.default_replication_factor),
+        ("offsets.topic.replication.factor", config.groups.offsets_topic_replication_factor),
+        ("mirror.topic.replication.factor", config.mirror.topic_replication_factor),
+    ];
+    let replicas = |factor: i32| usize::try_from(factor).unwrap_or(0);
+    let mut faults: Vec<Fault> = factors
+        .iter()
+        .filter(|(_, factor)| replicas(*factor) > nodes)
+        .map(|(key, factor)| {
+            Fault::Conflict(format!(
+                "'{key}' is {factor}, and the cluster has {nodes} node(s): start more nodes or \
+                 lower it"
+            ))
+        })
+        .collect();
+    let in_sync = config.topic_defaults.min_insync_replicas;
+    let factor = config.default_replication_factor;
+    if in_sync > replicas(factor) {
+        faults.push(Fault::Conflict(format!(
+            "'min.insync.replicas' is {in_sync}, above the 'default.replication.factor' of \
+             {factor} in a cluster of {nodes} node(s): no write with acks=all would be accepted; \
+             lower it"
+        )));
+    }
+    faults
 }
 
 /// The outside of a cluster: the machine, or a simulation of it.
@@ -298,4 +331,49 @@ fn node_config(
 fn voters(spec: &DevSpec) -> Vec<NodeId> {
     let count = if spec.nodes < VOTERS_MAX { 1 } else { VOTERS_MAX };
     node_ids(spec).take(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(nodes: usize, overrides: &[(&str, &str)]) -> Vec<String> {
+        let settings = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+        let spec = DevSpec {
+            name: "dev".to_owned(),
+            nodes,
+            port: 0,
+            dir: PathBuf::from("/nowhere"),
+            overrides: settings.collect(),
+            links: LinkMode::Local,
+            world: World::Machine { data_threads: 1 },
+        };
+        match spec.check() {
+            Ok(()) => Vec::new(),
+            Err(error) => error.faults().iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn more_replicas_than_nodes_are_refused_at_the_start() {
+        assert_eq!(faults(1, &[]), Vec::<String>::new());
+        assert_eq!(faults(5, &[("default.replication.factor", "5")]), Vec::<String>::new());
+        for key in [
+            "default.replication.factor",
+            "offsets.topic.replication.factor",
+            "mirror.topic.replication.factor",
+        ] {
+            let faults = faults(3, &[(key, "5")]);
+            let [fault] = faults.as_slice() else { panic!("{faults:?}") };
+            assert!(fault.contains(key) && fault.contains("is 5"), "{fault}");
+            assert!(fault.contains("3 node(s)"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn more_in_sync_replicas_than_replicas_are_refused_at_the_start() {
+        assert_eq!(faults(3, &[("min.insync.replicas", "3")]), Vec::<String>::new());
+        let faults = faults(1, &[("min.insync.replicas", "2")]);
+        assert!(matches!(faults.as_slice(), [fault] if fault.contains("is 2")), "{faults:?}");
+    }
 }
