@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use super::appends::InFlight;
 use super::coordinator_shard::ShardMachine;
 use crate::directory::Directory;
-use crate::error::Error;
 use crate::partition::PartitionShared;
 
 /// Bytes of the log that are read and replayed at a time.
@@ -27,6 +26,9 @@ const CHUNK_BYTES: usize = 1024 * 1024;
 /// the load earlier; the pause is for what wakes nobody, such as its actor's first start.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// How long a load may be tried again before that is worth a warning, and how often from then on.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// What is loaded from where.
 #[derive(Debug, Clone)]
@@ -45,13 +47,23 @@ pub struct Source {
 /// it when the leadership is over.
 pub async fn load<M: ShardMachine>(source: &Source) -> Box<M> {
     let mut pause = PAUSE_MIN;
+    let mut quiet_since = Instant::now();
     loop {
         match try_load(source).await {
             Ok(machine) => return machine,
-            Err(error) => {
-                tracing::warn!(
+            Err(error) if quiet_since.elapsed() < WARN_EVERY => {
+                tracing::debug!(
                     kind = ?M::KIND, partition = %source.partition, %error,
                     "the coordinator was not loaded: trying again"
+                );
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            Err(error) => {
+                quiet_since = Instant::now();
+                tracing::warn!(
+                    kind = ?M::KIND, partition = %source.partition, %error,
+                    "the coordinator is still not loaded: trying again"
                 );
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
@@ -60,7 +72,23 @@ pub async fn load<M: ShardMachine>(source: &Source) -> Box<M> {
     }
 }
 
-async fn try_load<M: ShardMachine>(source: &Source) -> Result<Box<M>, Error> {
+/// Why a load has to begin again.
+#[derive(Debug, thiserror::Error)]
+enum NotLoaded {
+    #[error(transparent)]
+    Log(#[from] log::Error),
+    /// The partition was given another role, epoch or life while its log was read.
+    #[error("the partition changed while it was read")]
+    Changed,
+    /// There is no batch to read at an offset below the log's end.
+    #[error(
+        "offset {offset} cannot be read: the high watermark is {high_watermark}, the log ends at \
+         {end}"
+    )]
+    NotReadable { offset: Offset, high_watermark: Offset, end: Offset },
+}
+
+async fn try_load<M: ShardMachine>(source: &Source) -> Result<Box<M>, NotLoaded> {
     source.in_flight.drained().await;
     let (shared, view) = leading(source).await;
     let (incarnation, serving) = (view.incarnation(), view.serving());
@@ -74,14 +102,17 @@ async fn try_load<M: ShardMachine>(source: &Source) -> Result<Box<M>, Error> {
         let read = read_chunk(&view, offset).await?;
         records += replay(machine.as_mut(), read.bytes, source.partition);
         if read.next_offset <= offset {
-            let (start, end) = (view.log_start(), view.log_end());
-            return Err(log::Error::OffsetOutOfRange { offset, start, end }.into());
+            if view.incarnation() != incarnation || view.serving() != serving {
+                return Err(NotLoaded::Changed);
+            }
+            let (high_watermark, end) = (view.high_watermark(), view.log_end());
+            return Err(NotLoaded::NotReadable { offset, high_watermark, end });
         }
         offset = read.next_offset;
         tokio::task::yield_now().await;
     }
     if view.incarnation() != incarnation || view.serving() != serving {
-        return Err(Error::NoAnswer { what: "the coordinator's partition" });
+        return Err(NotLoaded::Changed);
     }
     tracing::debug!(
         kind = ?M::KIND, partition = %source.partition, epoch = %source.leader_epoch, records,
