@@ -65,7 +65,7 @@ impl<K: Ord + Clone + Debug> Children<K> {
             cell: None,
             history: RestartHistory::default(),
         });
-        let ending = Ending::StartFailed(error.to_string());
+        let ending = Ending::StartFailed(why_not_started(error));
         let verdict = supervision::on_child_ended(kind, &ending, &mut entry.history, now);
         log_ending(&key, &ending, &verdict);
         Ended { key, ending, verdict }
@@ -135,11 +135,35 @@ impl<K: Ord + Clone + Debug> Children<K> {
     }
 }
 
+/// The innermost text of a failed start: ractor wraps the part's own sentence in its own words,
+/// which speak of a panic where there was none.
+pub fn why_not_started(error: &SpawnErr) -> String {
+    match error {
+        SpawnErr::StartupFailed(inner) => match inner.downcast_ref::<SpawnErr>() {
+            Some(inner) => why_not_started(inner),
+            None => inner.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
 fn log_ending<K: Debug>(key: &K, ending: &Ending, verdict: &Verdict) {
     match ending {
         Ending::Asked => tracing::debug!(child = ?key, "child stopped as asked"),
         Ending::Failed(why) | Ending::Killed(why) | Ending::StartFailed(why) => {
             tracing::warn!(child = ?key, why, ?verdict, "child ended");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_start_is_told_in_the_parts_own_words() {
+        let inner = SpawnErr::StartupFailed("port 9092 is in use".into());
+        let outer = SpawnErr::StartupFailed(Box::new(inner));
+        assert_eq!(why_not_started(&outer), "port 9092 is in use");
     }
 }

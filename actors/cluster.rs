@@ -10,7 +10,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent
 use raft::MetadataImage;
 use tokio::sync::oneshot;
 
-use crate::children::Children;
+use crate::children::{Children, why_not_started};
 use crate::directory::Directory;
 use crate::node::{Left, Node, NodeArgs, NodeHandle};
 use crate::partition::pending::send;
@@ -266,7 +266,7 @@ impl ClusterState {
                     }
                     Err(_dropped) => Err(Error::Failed("the node ended while it started".into())),
                 },
-                Err(error) => Err(Error::Failed(sentence(error))),
+                Err(error) => Err(Error::Failed(why_not_started(&error))),
             };
             if myself.cast(ClusterMsg::Started { node, result, reply }).is_err() {
                 tracing::debug!(%node, "the cluster ended before its node started");
@@ -289,17 +289,6 @@ impl ClusterState {
             }
             Err(error) => send(reply, Err(error)),
         }
-    }
-}
-
-/// The innermost text of a failed start: ractor wraps the part's own sentence in its own words.
-fn sentence(error: ractor::SpawnErr) -> String {
-    match error {
-        ractor::SpawnErr::StartupFailed(inner) => match inner.downcast::<ractor::SpawnErr>() {
-            Ok(inner) => sentence(*inner),
-            Err(other) => other.to_string(),
-        },
-        other => other.to_string(),
     }
 }
 

@@ -17,7 +17,9 @@ use protocol::error_code::ErrorCode;
 use protocol::ids::{DirectoryId, NodeId};
 use protocol::messages::{QuorumHelloResponse, RaftRpcResponse};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
-use raft::consensus::{Consensus, ConsensusOptions, Leadership, RaftId, Store, Timing};
+use raft::consensus::{
+    Consensus, ConsensusOptions, Leadership, ProposeError, RaftId, Store, Timing,
+};
 
 use crate::children::{Children, Ended};
 use crate::directory::Directory;
@@ -32,6 +34,10 @@ use transport::LinkTransport;
 
 /// How long a request may wait for the leader's commit.
 const COMMIT_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The pause before it is looked again who leads, after a leadership went while the node began to
+/// decide: the news of its successor is on its way.
+const OVERTAKEN_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the rest of the node holds of the controller part. It outlives restarts of the actor.
 #[derive(Debug, Clone)]
@@ -294,6 +300,15 @@ impl ControllerState {
                 if self.deciding_in != Some(term) {
                     return Ok(());
                 }
+                if was_overtaken(&error) {
+                    let node = self.directory.node_id();
+                    tracing::debug!(%node, term, "the leadership went before the node decided");
+                    self.deciding_in = None;
+                    self.myself.send_after(OVERTAKEN_PAUSE, || {
+                        ControllerMsg::RestartTimeout(ControllerChild::Leader)
+                    });
+                    return Ok(());
+                }
                 let kind = ChildKind::ControllerLeader;
                 let ended = self.children.on_start_failed(ControllerChild::Leader, kind, &error);
                 self.on_child_ended(ended)
@@ -349,6 +364,18 @@ impl ControllerState {
             }
             ControllerChild::Publisher => self.start_publisher().await,
         }
+    }
+}
+
+/// Whether the leader did not start because the quorum had elected another meanwhile: that is an
+/// election's ordinary course and no failure of the actor.
+fn was_overtaken(error: &SpawnErr) -> bool {
+    let SpawnErr::StartupFailed(inner) = error else {
+        return false;
+    };
+    match inner.downcast_ref::<ProposeError>() {
+        Some(ProposeError::NotLeader { .. } | ProposeError::OutcomeUnknown { .. }) => true,
+        Some(ProposeError::TooLarge { .. } | ProposeError::Stopped { .. }) | None => false,
     }
 }
 

@@ -12,7 +12,7 @@ use protocol::api::{Request, Response};
 use protocol::error_code::ErrorCode;
 use protocol::ids::{BrokerEpoch, NodeId, TopicId};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use raft::consensus::{Consensus, LogIndex, ProposeError};
+use raft::consensus::{self, Consensus, LogIndex, ProposeError};
 use raft::{Decision, MetadataRecord, WorkingImage};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -346,6 +346,14 @@ impl ControllerLeaderState {
         self.adding = Some(tokio::spawn(async move {
             match consensus.add_learner(member, node).await {
                 Ok(()) => tracing::info!(%node, %member, "follows the metadata log"),
+                // One change of the membership at a time: where many nodes start at once, most
+                // additions wait for the next tick.
+                Err(
+                    error @ (consensus::Error::Membership { .. }
+                    | consensus::Error::NotLeader { .. }),
+                ) => {
+                    tracing::debug!(%node, %error, "was not added as a learner yet");
+                }
                 Err(error) => tracing::warn!(%node, %error, "was not added as a learner yet"),
             }
         }));
