@@ -1,6 +1,7 @@
 //! The folder a command keeps its clusters in: the user's own, which stays, or a temporary one,
 //! which goes with the command whatever happens. Never looks into a node's part of it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,23 +58,55 @@ impl Folder {
     }
 
     /// Refuses to start another number of nodes than the folder was made by, where the cluster
-    /// would wait for ever for the voters that are missing.
+    /// would wait for ever for the voters that are missing, and where a node's folder was taken
+    /// away.
     ///
     /// # Errors
     /// One sentence with what to do.
     pub fn check_nodes(&self, nodes: usize) -> Result<()> {
         let path = self.path();
-        let held = (1..).take_while(|id| path.join(format!("node-{id}")).is_dir()).count();
+        let ids = node_ids(path)?;
+        let held = ids.last().copied().unwrap_or(0);
+        if let Some(missing) = (1..=held).find(|id| !ids.contains(id)) {
+            let there: Vec<String> = ids.iter().map(|id| format!("node-{id}")).collect();
+            let (path, there) = (path.display(), there.join(", "));
+            bail!(
+                "folder {path} holds {there}, but not node-{missing}: a node cannot rejoin its \
+                 cluster with an emptied store yet, so bring node-{missing}'s folder back, or \
+                 choose an empty folder with --dir"
+            );
+        }
         let voters = |nodes: usize| if nodes < 3 { 1 } else { 3 };
         if held > 0 && (nodes < held || voters(nodes) != voters(held)) {
             let path = path.display();
+            let taken_away = match nodes > held {
+                true => format!(" (or bring node-{nodes}'s folder back if it was taken away)"),
+                false => String::new(),
+            };
             bail!(
                 "folder {path} holds a cluster of {held} node(s), not {nodes}: start it with \
-                 --nodes {held}, or choose another --dir"
+                 --nodes {held}{taken_away}, or choose another --dir"
             );
         }
         Ok(())
     }
+}
+
+/// The nodes that have a folder in `path`, in order.
+fn node_ids(path: &Path) -> Result<BTreeSet<usize>> {
+    let context = || format!("folder {} cannot be read", path.display());
+    let mut ids = BTreeSet::new();
+    for entry in std::fs::read_dir(path).with_context(context)? {
+        let entry = entry.with_context(context)?;
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix("node-"));
+        if let Some(id) = id.and_then(|id| id.parse().ok())
+            && entry.path().is_dir()
+        {
+            ids.insert(id);
+        }
+    }
+    Ok(ids)
 }
 
 /// How often a folder is removed that writers still make files in, and the pause in between.
@@ -119,5 +152,17 @@ mod tests {
         folder.check_nodes(5).unwrap();
         let refused = folder.check_nodes(1).unwrap_err().to_string();
         assert!(refused.contains("--nodes 3"), "{refused}");
+    }
+
+    #[test]
+    fn a_node_that_was_taken_away_is_named() {
+        let folder = Folder::open(None, "test").unwrap();
+        for id in [1, 3] {
+            std::fs::create_dir(folder.path().join(format!("node-{id}"))).unwrap();
+        }
+        let refused = folder.check_nodes(3).unwrap_err().to_string();
+        assert!(refused.contains("holds node-1, node-3, but not node-2"), "{refused}");
+        assert!(refused.contains("bring node-2's folder back"), "{refused}");
+        assert!(!refused.contains("--nodes"), "{refused}");
     }
 }
