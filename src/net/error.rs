@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use protocol::api::ApiKey;
 
+use crate::span::rounded;
+
 /// Why bytes did not become an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -25,7 +27,8 @@ pub enum Error {
     },
     /// The peer went silent in the middle of a frame.
     #[error(
-        "The peer sent nothing for {after:?} inside a frame, {received} bytes after its start."
+        "The peer sent nothing for {} inside a frame, {received} bytes after its start.",
+        rounded(.after)
     )]
     Stalled {
         /// Bytes of the frame that had come, its prefix included.
@@ -67,7 +70,7 @@ pub enum Error {
         reason: String,
     },
     /// No answer in time; the request may have been carried out.
-    #[error("{peer} did not answer within {after:?}.")]
+    #[error("{peer} did not answer within {}.", rounded(.after))]
     TimedOut {
         /// The peer's address.
         peer: String,

@@ -17,6 +17,7 @@ mod faulty_link;
 mod jitter;
 mod peer_link;
 mod reconnecting;
+mod span;
 mod tcp_link;
 mod versions;
 

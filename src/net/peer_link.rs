@@ -10,6 +10,7 @@ use std::time::Duration;
 use protocol::api::{ApiKey, Request, Response};
 
 use crate::error::Error;
+use crate::span::rounded;
 
 /// A future of any kind.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -34,7 +35,7 @@ pub enum LinkError {
         reason: String,
     },
     /// No answer in time; the request may have been carried out.
-    #[error("The peer did not answer within {after:?}.")]
+    #[error("The peer did not answer within {}.", rounded(.after))]
     TimedOut {
         /// The deadline.
         after: Duration,

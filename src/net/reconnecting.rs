@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use crate::connection::{Connection, ConnectionOptions};
 use crate::error::Error;
 use crate::jitter::Jitter;
+use crate::span::rounded;
 use crate::stream::Connector;
 use crate::tcp_link::AddressBook;
 
@@ -100,7 +101,9 @@ impl Reconnecting {
         let until = Instant::now() + deadline;
         match timeout_at(until, self.reopen(until)).await {
             Ok(opened) => opened,
-            Err(_) => Err(self.unreachable(format!("no connection within {deadline:?}"))),
+            Err(_) => {
+                Err(self.unreachable(format!("no connection within {}", rounded(&deadline))))
+            }
         }
     }
 
@@ -163,8 +166,8 @@ impl Reconnecting {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(self.unreachable(error.to_string())),
             Err(_) => {
-                let after = self.options.connect_timeout;
-                return Err(self.unreachable(format!("no connection within {after:?}")));
+                let after = rounded(&self.options.connect_timeout);
+                return Err(self.unreachable(format!("no connection within {after}")));
             }
         };
         Connection::open(stream, address, &self.options)
