@@ -27,7 +27,10 @@ pub enum Error {
         reason: String,
     },
     /// An earlier write or sync failed: nothing is written until the log is opened again.
-    #[error("log {log} is closed until it is opened again, because {reason}")]
+    #[error(
+        "log {log} is closed until it is opened again, because {reason}: mend that (on a full \
+         disk free space), then restart the node"
+    )]
     Closed {
         /// The log.
         log: String,

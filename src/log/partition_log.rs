@@ -128,7 +128,11 @@ impl PartitionLog {
     /// Closes the log because of `error`, and answers what the caller gets.
     fn close_because(&mut self, error: &Error) -> Error {
         if self.closed.is_none() {
-            tracing::error!(log = %self.id, %error, "log closed to writes until opened again");
+            tracing::error!(
+                log = %self.id, %error,
+                "the log is closed to writes until it is opened again: mend what failed (on a \
+                 full disk free space), then restart the node"
+            );
             self.closed = Some(Arc::from(error.to_string()));
         }
         let failure = self.check_open().expect_err("it was closed above");
