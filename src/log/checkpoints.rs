@@ -1,6 +1,6 @@
 //! What a directory remembers of its logs beside them: recovery points, starts, high watermarks,
-//! in Kafka's three checkpoint files. Owns when they differ from what was last written; never
-//! their form.
+//! in Kafka's three checkpoint files. Owns when they differ from what was last written, and which
+//! of them can be done without when one is corrupt; never their form.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ pub(crate) struct Checkpoints {
     recovery_points: One,
     log_starts: One,
     high_watermarks: One,
+    /// Whether the recovery points were lost, so that no log is trusted without a look.
+    suspect: bool,
 }
 
 /// A log and what is to be remembered of it.
@@ -35,6 +37,22 @@ impl One {
     fn read(disk: &Disk, path: PathBuf) -> Result<Self, Error> {
         let written = read_offsets(disk, &path)?;
         Ok(Self { path, written })
+    }
+
+    /// Reads a file that can be made anew: a corrupt one counts as empty. Says whether it was.
+    fn read_or_forget(
+        disk: &Disk,
+        path: PathBuf,
+        instead: &'static str,
+    ) -> Result<(Self, bool), Error> {
+        match read_offsets(disk, &path) {
+            Ok(written) => Ok((Self { path, written }, false)),
+            Err(error @ Error::CorruptFile { .. }) => {
+                tracing::warn!(%error, "the file is made anew: {instead}");
+                Ok((Self { path, written: OffsetCheckpoint::new() }, true))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn says<'a>(&self, offsets: impl Iterator<Item = (&'a TopicPartition, Offset)>) -> bool {
@@ -61,13 +79,21 @@ impl One {
 }
 
 impl Checkpoints {
-    /// Reads the files of a directory; those that are not there count as empty.
+    /// Reads the files of a directory; those that are not there count as empty, and so do corrupt
+    /// ones whose content the logs themselves tell.
     pub(crate) fn read(disk: &Disk, dir: &Path) -> Result<Self, Error> {
-        Ok(Self {
-            recovery_points: One::read(disk, dir.join(RECOVERY_POINT_FILE))?,
-            log_starts: One::read(disk, dir.join(LOG_START_FILE))?,
-            high_watermarks: One::read(disk, dir.join(HIGH_WATERMARK_FILE))?,
-        })
+        let (recovery_points, suspect) = One::read_or_forget(
+            disk,
+            dir.join(RECOVERY_POINT_FILE),
+            "every log is checked from its start",
+        )?;
+        let (high_watermarks, _) = One::read_or_forget(
+            disk,
+            dir.join(HIGH_WATERMARK_FILE),
+            "every high watermark rises again from the start of its log",
+        )?;
+        let log_starts = One::read(disk, dir.join(LOG_START_FILE)).map_err(with_advice)?;
+        Ok(Self { recovery_points, log_starts, high_watermarks, suspect })
     }
 
     /// What the files say of one log.
@@ -76,7 +102,7 @@ impl Checkpoints {
             recovery_point: self.recovery_points.written.get(log).copied(),
             log_start: self.log_starts.written.get(log).copied(),
             high_watermark: self.high_watermarks.written.get(log).copied(),
-            clean,
+            clean: clean && !self.suspect,
         }
     }
 
@@ -93,6 +119,19 @@ impl Checkpoints {
         self.log_starts.write(disk, pick(logs, |said| said.log_start))?;
         self.recovery_points.write(disk, pick(logs, |said| said.recovery_point))
     }
+}
+
+/// No log tells where it starts above its first segment, and a lower start would bring back what
+/// was deleted: that is the operator's to decide.
+fn with_advice(error: Error) -> Error {
+    let Error::CorruptFile { path, reason } = error else {
+        return error;
+    };
+    let reason = format!(
+        "{reason}; bring the file back from a copy, or remove it: then every log starts at its \
+         first segment, and records that were deleted before may be read again"
+    );
+    Error::CorruptFile { path, reason }
 }
 
 fn pick<'a>(

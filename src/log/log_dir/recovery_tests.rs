@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::ids::{LeaderEpoch, Offset};
 
-use super::tests::{Bench, DIR, id, kept, open, produced, read, read_all, replica};
+use super::tests::{Bench, DIR, id, kept, open, produced, read, read_all, replica, try_open};
 use super::*;
 use crate::segment::SegmentFile;
 
@@ -259,4 +259,47 @@ fn a_log_without_metadata_takes_the_id_of_its_lease() {
     assert_eq!(lease.view.log_end(), Offset(60));
     let (bench, _) = reopen(bench, |_| {});
     assert_eq!(bench.dir.found(), [id()]);
+}
+
+/// Writes over one of the directory's checkpoints.
+fn spoil(disk: &Disk, file: &str) {
+    disk.write_atomically(&Path::new(DIR).join(file), b"xx\n").unwrap();
+}
+
+#[test]
+fn a_corrupt_recovery_point_means_that_every_log_is_checked() {
+    let (mut bench, batches) = filled();
+    let last = *segment_bases(&bench).last().unwrap();
+    stop(&bench);
+    let disk = disk(&bench);
+    spoil(&disk, crate::checkpoint::RECOVERY_POINT_FILE);
+    // A clean stop's logs are not looked at, so the damage shows that this one was.
+    let file = disk.open(&file_of(last, SegmentFile::Log)).unwrap();
+    flip(&disk, &file_of(last, SegmentFile::Log), file.size().unwrap() - 1);
+    bench.dir = open(&bench.disk);
+    let lease = bench.lease();
+    assert_eq!(read_all(&lease).len(), batches.len() - 1);
+    stop(&bench);
+    let path = Path::new(DIR).join(crate::checkpoint::RECOVERY_POINT_FILE);
+    assert_eq!(crate::checkpoint::read_offsets(&disk, &path).unwrap().len(), 1);
+}
+
+#[test]
+fn a_corrupt_high_watermark_rises_again_from_the_start() {
+    let (mut bench, batches) = filled();
+    stop(&bench);
+    spoil(&disk(&bench), crate::checkpoint::HIGH_WATERMARK_FILE);
+    bench.dir = open(&bench.disk);
+    let lease = bench.lease();
+    assert_eq!(lease.view.high_watermark(), lease.view.log_start());
+    assert_eq!(read_all(&lease).len(), batches.len());
+}
+
+#[test]
+fn a_corrupt_log_start_is_refused_with_what_to_do() {
+    let (bench, _) = filled();
+    stop(&bench);
+    spoil(&disk(&bench), crate::checkpoint::LOG_START_FILE);
+    let refused = try_open(&bench.disk).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("bring the file back"), "{refused}");
 }
