@@ -44,12 +44,20 @@ def source_batches(source, topic):
             for partition in range(PARTITIONS)}
 
 
+def settled(destination, topic, partition):
+    """The replicas once all are equal: one that was out of sync at the stop has its end later."""
+    def equal():
+        copies = segments.replicas(destination.data(), topic, partition)
+        return copies if all(copy == copies[0] for copy in copies) else None
+    return harness.eventually(equal, what=f"equal replicas of {topic}-{partition}")
+
+
 def assert_failed_over(source, destination, topic, acknowledged, rows):
     """The copy is a prefix of the source; exactly what is above its last offset is missing."""
     last = {row["partition"]: row["lastMirroredOffset"] for row in rows}
     for partition, original in source_batches(source, topic).items():
         mirrored = [batch for batch in original if batch.last_offset <= last[partition]]
-        for copy in segments.replicas(destination.data(), topic, partition):
+        for copy in settled(destination, topic, partition):
             segments.assert_equal(mirrored, copy[:len(mirrored)], f"{topic}-{partition}")
             segments.assert_monotonic(copy, f"{topic}-{partition}")
             added = copy[len(mirrored):]

@@ -13,7 +13,7 @@ from pathlib import Path
 import harness
 import pytest
 import segments
-from test_failover import PARTITIONS, first_write, source_batches
+from test_failover import PARTITIONS, first_write, settled, source_batches
 from test_mirror import create_topic, produce
 
 BINARY = os.environ.get("HELIOGRAPH_FAILPOINTS_BIN")
@@ -65,7 +65,7 @@ def assert_stopped_once(source, destination, topic, rows):
     last = {row["partition"]: row["lastMirroredOffset"] for row in rows}
     for partition, original in source_batches(source, topic).items():
         assert last[partition] == original[-1].last_offset
-        for copy in segments.replicas(destination.data(), topic, partition):
+        for copy in settled(destination, topic, partition):
             segments.assert_equal(original, copy[:len(original)], f"{topic}-{partition}")
             added = [batch for batch in copy[len(original):] if batch.is_control]
             assert [batch.control_type() for batch in added] == [7], copy[-1].summary()
