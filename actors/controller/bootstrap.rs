@@ -9,7 +9,7 @@ use std::time::Duration;
 use protocol::api::{Request, Response};
 use protocol::ids::NodeId;
 use protocol::messages::{QuorumHelloRequest, QuorumHelloResponse};
-use raft::consensus::{Consensus, RaftId};
+use raft::consensus::{self, Consensus, RaftId};
 use tokio::time::Instant;
 
 use super::{raft_id, voters};
@@ -142,7 +142,12 @@ async fn hello(directory: &Arc<Directory>, voter: NodeId) -> Option<QuorumHelloR
 
 /// The cluster's id is made by whoever leads first.
 async fn initialise(consensus: &Consensus, members: BTreeMap<RaftId, NodeId>) {
-    if let Err(error) = consensus.initialise(members).await {
-        tracing::warn!(%error, "the quorum was not initialised");
+    match consensus.initialise(members).await {
+        Ok(()) => {}
+        // The node ended meanwhile, and says itself why.
+        Err(error @ consensus::Error::Stopped { .. }) => {
+            tracing::debug!(%error, "the quorum was not initialised");
+        }
+        Err(error) => tracing::warn!(%error, "the quorum was not initialised"),
     }
 }
