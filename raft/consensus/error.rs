@@ -88,7 +88,7 @@ pub enum Error {
         reason: String,
     },
     /// Only the leader changes the membership.
-    #[error("this node is not the leader, {leader:?} is")]
+    #[error("this node is not the leader, {} is", named(*leader))]
     NotLeader {
         /// The leader, if known.
         leader: Option<NodeId>,
@@ -106,14 +106,15 @@ pub enum Error {
 pub enum ProposeError {
     /// Nothing was appended: this node does not lead, or not in the term the proposal was meant
     /// for.
-    #[error("this node is not the leader, {leader:?} is")]
+    #[error("this node is not the leader, {} is", named(*leader))]
     NotLeader {
         /// The leader, if known.
         leader: Option<NodeId>,
     },
     /// The leadership went while the entry was on its way: it may or may not be committed.
     #[error(
-        "the leadership was lost before the entry was known to be committed; {leader:?} leads now"
+        "the leadership was lost before the entry was known to be committed; {} leads now",
+        named(*leader)
     )]
     OutcomeUnknown {
         /// The leader, if known.
@@ -133,4 +134,24 @@ pub enum ProposeError {
         /// Why.
         reason: String,
     },
+}
+
+fn named(leader: Option<NodeId>) -> String {
+    match leader {
+        Some(leader) => format!("node {leader}"),
+        None => "a node not known yet".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_is_named_as_people_do() {
+        let known = ProposeError::NotLeader { leader: Some(NodeId(2)) };
+        assert_eq!(known.to_string(), "this node is not the leader, node 2 is");
+        let unknown = ProposeError::NotLeader { leader: None };
+        assert_eq!(unknown.to_string(), "this node is not the leader, a node not known yet is");
+    }
 }
