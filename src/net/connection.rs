@@ -370,10 +370,10 @@ async fn read_answers<R: AsyncRead + Unpin>(
             let frame = match frame {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return "the peer closed it".to_owned(),
-                Err(error) => return error.to_string(),
+                Err(error) => return error.clause(),
             };
             if let Err(error) = deliver(&link, frame.bytes) {
-                return error.to_string();
+                return error.clause();
             }
         }
     };

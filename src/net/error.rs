@@ -114,11 +114,29 @@ pub enum Error {
 }
 
 impl Error {
+    /// The sentence without its full stop, to stand inside another one.
+    pub(crate) fn clause(&self) -> String {
+        self.to_string().trim_end_matches('.').to_owned()
+    }
+
     /// True if the request was certainly not carried out, so that it may be sent again.
     pub fn was_not_sent(&self) -> bool {
         matches!(
             self,
             Error::Unreachable { .. } | Error::Unsupported { .. } | Error::UnknownBroker { .. }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_inside_a_sentence_brings_no_full_stop() {
+        let inner = Error::Io(io::Error::from(io::ErrorKind::ConnectionReset));
+        let outer = Error::Disconnected { peer: "a:1".to_owned(), reason: inner.clause() };
+        let text = outer.to_string();
+        assert!(text.ends_with('.') && !text.contains(".."), "{text}");
     }
 }

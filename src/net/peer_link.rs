@@ -69,7 +69,7 @@ impl LinkError {
 
 impl From<Error> for LinkError {
     fn from(error: Error) -> LinkError {
-        let reason = || error.to_string().trim_end_matches('.').to_owned();
+        let reason = || error.clause();
         match &error {
             Error::Unreachable { .. }
             | Error::UnknownBroker { .. }

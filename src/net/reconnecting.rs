@@ -149,7 +149,7 @@ impl Reconnecting {
                 let reason = if let Error::Unreachable { reason, .. } = &error {
                     reason.clone()
                 } else {
-                    error.to_string()
+                    error.clause()
                 };
                 attempt.failed(self.backoff, reason);
                 Err(error)
@@ -172,7 +172,7 @@ impl Reconnecting {
         };
         Connection::open(stream, address, &self.options)
             .await
-            .map_err(|error| self.unreachable(error.to_string().trim_end_matches('.').to_owned()))
+            .map_err(|error| self.unreachable(error.clause()))
     }
 
     fn unreachable(&self, reason: String) -> Error {
