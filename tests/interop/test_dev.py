@@ -86,6 +86,20 @@ def test_a_setting_that_cannot_be_kept(override):
     assert_one_sentence(done, override.split("=")[0])
 
 
+@pytest.mark.parametrize("override", ["default.replication.factor=5", "min.insync.replicas=4"])
+def test_more_replicas_than_nodes(override):
+    key, value = override.split("=")
+    done = dev("--nodes", "3", "--port", "0", "--override", override)
+    assert_one_sentence(done, key, f"is {value}", "3 node(s)")
+
+
+def test_a_nodes_folder_was_taken_away(tmp_path):
+    for node in (1, 3):
+        (tmp_path / f"node-{node}").mkdir()
+    done = dev("--nodes", "3", "--port", "0", "--dir", tmp_path)
+    assert_one_sentence(done, "node-1, node-3, but not node-2", "bring node-2's folder back")
+
+
 @pytest.mark.parametrize("links", ["local", "tcp"])
 def test_both_kinds_of_link_serve(links, unique):
     from test_confluent import create, produce
