@@ -31,25 +31,23 @@ pub(crate) type Said<'a> = (&'a TopicPartition, Checkpointed);
 struct One {
     path: PathBuf,
     written: OffsetCheckpoint,
+    /// Whether what lies on the disk is something else than `written`, and corrupt.
+    corrupt: bool,
 }
 
 impl One {
     fn read(disk: &Disk, path: PathBuf) -> Result<Self, Error> {
         let written = read_offsets(disk, &path)?;
-        Ok(Self { path, written })
+        Ok(Self { path, written, corrupt: false })
     }
 
-    /// Reads a file that can be made anew: a corrupt one counts as empty. Says whether it was.
-    fn read_or_forget(
-        disk: &Disk,
-        path: PathBuf,
-        instead: &'static str,
-    ) -> Result<(Self, bool), Error> {
+    /// Reads a file that can be made anew: a corrupt one counts as empty.
+    fn read_or_forget(disk: &Disk, path: PathBuf, instead: &'static str) -> Result<Self, Error> {
         match read_offsets(disk, &path) {
-            Ok(written) => Ok((Self { path, written }, false)),
+            Ok(written) => Ok(Self { path, written, corrupt: false }),
             Err(error @ Error::CorruptFile { .. }) => {
                 tracing::warn!(%error, "the file is made anew: {instead}");
-                Ok((Self { path, written: OffsetCheckpoint::new() }, true))
+                Ok(Self { path, written: OffsetCheckpoint::new(), corrupt: true })
             }
             Err(error) => Err(error),
         }
@@ -68,12 +66,13 @@ impl One {
         disk: &Disk,
         offsets: impl Iterator<Item = (&'a TopicPartition, Offset)> + Clone,
     ) -> Result<(), Error> {
-        if self.says(offsets.clone()) {
+        if !self.corrupt && self.says(offsets.clone()) {
             return Ok(());
         }
         let now: BTreeMap<_, _> = offsets.map(|(log, offset)| (log.clone(), offset)).collect();
         write_offsets(disk, &self.path, &now)?;
         self.written = now;
+        self.corrupt = false;
         Ok(())
     }
 }
@@ -82,17 +81,18 @@ impl Checkpoints {
     /// Reads the files of a directory; those that are not there count as empty, and so do corrupt
     /// ones whose content the logs themselves tell.
     pub(crate) fn read(disk: &Disk, dir: &Path) -> Result<Self, Error> {
-        let (recovery_points, suspect) = One::read_or_forget(
+        let recovery_points = One::read_or_forget(
             disk,
             dir.join(RECOVERY_POINT_FILE),
             "every log is checked from its start",
         )?;
-        let (high_watermarks, _) = One::read_or_forget(
+        let high_watermarks = One::read_or_forget(
             disk,
             dir.join(HIGH_WATERMARK_FILE),
             "every high watermark rises again from the start of its log",
         )?;
         let log_starts = One::read(disk, dir.join(LOG_START_FILE)).map_err(with_advice)?;
+        let suspect = recovery_points.corrupt;
         Ok(Self { recovery_points, log_starts, high_watermarks, suspect })
     }
 
