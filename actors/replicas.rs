@@ -517,6 +517,10 @@ fn delete_log(log_dir: &log::LogDir, log: LogId) {
         log,
         Box::new(move |result| match result {
             Ok(()) => tracing::info!(log = name, "deleted"),
+            // The node ends, and deletes it when it starts again.
+            Err(error @ log::Error::DirectoryClosed { .. }) => {
+                tracing::debug!(log = name, %error, "the log was not deleted");
+            }
             Err(error) => tracing::error!(log = name, %error, "the log was not deleted"),
         }),
     );

@@ -385,6 +385,10 @@ impl PartitionState {
             // At or after the true start: a follower that has this much has all of the epoch
             // before.
             Ok(()) => leader.epoch_start = Some(log_end),
+            // The node ends: it was elected because another one of its process went first.
+            Err(error) if self.directory.stopped.is_cancelled() => {
+                tracing::debug!(partition = %self.shared.id(), %error, "the epoch was not stored");
+            }
             Err(error) => {
                 tracing::error!(partition = %self.shared.id(), %error, "the epoch was not stored");
             }
