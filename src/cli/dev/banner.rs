@@ -41,11 +41,15 @@ impl Facts {
             .directories()
             .values()
             .find_map(|directory| directory.image().cluster.id().map(str::to_owned));
+        let settings = cluster.directories().values().map(|directory| &directory.config);
+        let replication = settings.map(|config| config.default_replication_factor).next();
+        let replication = replication.and_then(|factor| usize::try_from(factor).ok());
+        let replication = replication.unwrap_or(nodes.len());
         let temporary = matches!(folder, Folder::Temporary(_));
         Facts {
             bootstrap: cluster.bootstrap(),
             cluster_id: cluster_id.unwrap_or_default(),
-            replication: nodes.len().min(3),
+            replication,
             nodes,
             folder: (folder.path().display().to_string(), temporary),
             ready,
