@@ -52,7 +52,7 @@ step() {
 
 # How many tests a log reports, cargo's and pytest's.
 counts() {
-  awk '/^test result:/ { n += $4 } / passed/ && / in [0-9.]+s/ { for (i = 2; i <= NF; i++)
+  awk '/^test result:/ { n += $4; next } / passed/ && / in [0-9.]+s/ { for (i = 2; i <= NF; i++)
     if ($i ~ /^passed/) n += $(i - 1) } END { if (n) printf "%d tests", n }' "$1"
 }
 
