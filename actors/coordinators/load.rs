@@ -49,26 +49,24 @@ pub async fn load<M: ShardMachine>(source: &Source) -> Box<M> {
     let mut pause = PAUSE_MIN;
     let mut quiet_since = Instant::now();
     loop {
-        match try_load(source).await {
+        let error = match try_load(source).await {
             Ok(machine) => return machine,
-            Err(error) if quiet_since.elapsed() < WARN_EVERY => {
-                tracing::debug!(
-                    kind = ?M::KIND, partition = %source.partition, %error,
-                    "the coordinator was not loaded: trying again"
-                );
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
-            Err(error) => {
-                quiet_since = Instant::now();
-                tracing::warn!(
-                    kind = ?M::KIND, partition = %source.partition, %error,
-                    "the coordinator is still not loaded: trying again"
-                );
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
+            Err(error) => error,
+        };
+        if quiet_since.elapsed() < WARN_EVERY {
+            tracing::debug!(
+                kind = ?M::KIND, partition = %source.partition, %error,
+                "the coordinator was not loaded: trying again"
+            );
+        } else {
+            quiet_since = Instant::now();
+            tracing::warn!(
+                kind = ?M::KIND, partition = %source.partition, %error,
+                "the coordinator is still not loaded: trying again"
+            );
         }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
+use mirror::MirrorState;
 
 use admin::{MirrorAdmin, TopicOutcome, TopicRequest};
 use plan::{Action, Plan, Refusal, TopicArguments};
@@ -183,9 +184,9 @@ async fn start(admin: &MirrorAdmin, asked: &TopicRequest<'_>) -> Result<Outcome>
     let before = before.ok().and_then(Result::ok).unwrap_or_default();
     let outcomes = admin.start(asked).await?;
     let mut outcome = started(asked.mirror, asked.topics, &outcomes);
-    let again = succeeded(&outcomes)
-        .into_iter()
-        .filter(|name| before.iter().any(|row| row.topic == *name && row.state == admin::STOPPED));
+    let again = succeeded(&outcomes).into_iter().filter(|name| {
+        before.iter().any(|row| row.topic == *name && row.is(MirrorState::Stopped))
+    });
     outcome.notes.extend(again.map(|name| {
         format!(
             "Topic {name} was stopped and is read-only again: what was written here since is cut \

@@ -18,11 +18,32 @@ over_both_links! {
 
 const NODES: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
 
-async fn a_leader_crashes_and_nothing_acknowledged_is_lost(links: LinkMode) {
-    let mut fixture = Fixture::start("crash", 3, links, &[]).await;
+/// Three nodes with one partition of which all have a replica in sync.
+async fn in_sync(
+    name: &str,
+    links: LinkMode,
+    settings: &[(&str, &str)],
+) -> (Fixture, TopicIdPartition) {
+    let fixture = Fixture::start(name, 3, links, settings).await;
     fixture.create("t", 1, 3).await;
     let id = fixture.id("t", 0);
     fixture.wait_for_isr(id, &[1, 2, 3]).await;
+    (fixture, id)
+}
+
+/// Everything that can be read; what was acknowledged must be among it.
+async fn read_all_of(
+    fixture: &Fixture,
+    id: TopicIdPartition,
+    acknowledged: &BTreeSet<String>,
+) -> BTreeSet<String> {
+    let read: BTreeSet<String> = fixture.read(id).await.into_values().collect();
+    assert!(acknowledged.is_subset(&read), "lost: {:?}", acknowledged.difference(&read));
+    read
+}
+
+async fn a_leader_crashes_and_nothing_acknowledged_is_lost(links: LinkMode) {
+    let (mut fixture, id) = in_sync("crash", links, &[]).await;
     let mut acknowledged = BTreeSet::new();
     for round in 0..3 {
         write(&fixture, id, &format!("before-{round}"), 10, &mut acknowledged).await;
@@ -31,23 +52,18 @@ async fn a_leader_crashes_and_nothing_acknowledged_is_lost(links: LinkMode) {
         write(&fixture, id, &format!("without-{round}"), 10, &mut acknowledged).await;
         let leader = fixture.leader(id).await;
         assert_ne!(leader, crashed, "another node leads");
-        let read: BTreeSet<String> = fixture.read(id).await.into_values().collect();
-        assert!(acknowledged.is_subset(&read), "lost: {:?}", acknowledged.difference(&read));
+        read_all_of(&fixture, id, &acknowledged).await;
         fixture.cluster.start_node(crashed).await.unwrap();
         fixture.wait_for_isr(id, &[1, 2, 3]).await;
         fixture.reconnect().await;
     }
-    let read: BTreeSet<String> = fixture.read(id).await.into_values().collect();
-    assert!(acknowledged.is_subset(&read), "lost: {:?}", acknowledged.difference(&read));
+    read_all_of(&fixture, id, &acknowledged).await;
     fixture.wait_for_equal_segments(&NODES, "t", 0).await;
     fixture.cluster.stop().await;
 }
 
 async fn a_diverged_leader_truncates_and_all_logs_become_equal(links: LinkMode) {
-    let mut fixture = Fixture::start("diverged", 3, links, &[]).await;
-    fixture.create("t", 1, 3).await;
-    let id = fixture.id("t", 0);
-    fixture.wait_for_isr(id, &[1, 2, 3]).await;
+    let (mut fixture, id) = in_sync("diverged", links, &[]).await;
     let mut acknowledged = BTreeSet::new();
     write(&fixture, id, "common", 5, &mut acknowledged).await;
 
@@ -80,17 +96,13 @@ async fn a_diverged_leader_truncates_and_all_logs_become_equal(links: LinkMode) 
     fixture.wait_for_isr(id, &[1, 2, 3]).await;
     write(&fixture, id, "mended", 3, &mut acknowledged).await;
     fixture.wait_for_equal_segments(&NODES, "t", 0).await;
-    let read: BTreeSet<String> = fixture.read(id).await.into_values().collect();
-    assert!(acknowledged.is_subset(&read), "lost: {:?}", acknowledged.difference(&read));
+    let read = read_all_of(&fixture, id, &acknowledged).await;
     assert!(!read.iter().any(|value| value.starts_with("lost")), "{read:?}");
     fixture.cluster.stop().await;
 }
 
 async fn a_leader_that_crashed_with_records_of_its_own_comes_back_without_them(links: LinkMode) {
-    let mut fixture = Fixture::start("own", 3, links, &[]).await;
-    fixture.create("t", 1, 3).await;
-    let id = fixture.id("t", 0);
-    fixture.wait_for_isr(id, &[1, 2, 3]).await;
+    let (mut fixture, id) = in_sync("own", links, &[]).await;
     let mut acknowledged = BTreeSet::new();
     write(&fixture, id, "common", 5, &mut acknowledged).await;
 
@@ -108,18 +120,14 @@ async fn a_leader_that_crashed_with_records_of_its_own_comes_back_without_them(l
     fixture.wait_for_isr(id, &[1, 2, 3]).await;
     fixture.reconnect().await;
     fixture.wait_for_equal_segments(&NODES, "t", 0).await;
-    let read: BTreeSet<String> = fixture.read(id).await.into_values().collect();
-    assert!(acknowledged.is_subset(&read), "lost: {:?}", acknowledged.difference(&read));
+    let read = read_all_of(&fixture, id, &acknowledged).await;
     assert!(!read.iter().any(|value| value.starts_with("lost")), "{read:?}");
     fixture.cluster.stop().await;
 }
 
 async fn too_few_in_sync_replicas_refuse_writes_until_one_is_back(links: LinkMode) {
     let settings = [("min.insync.replicas", "3")];
-    let mut fixture = Fixture::start("min-isr", 3, links, &settings).await;
-    fixture.create("t", 1, 3).await;
-    let id = fixture.id("t", 0);
-    fixture.wait_for_isr(id, &[1, 2, 3]).await;
+    let (mut fixture, id) = in_sync("min-isr", links, &settings).await;
     fixture.produce(id, "three").await;
     let leader = fixture.leader(id).await;
     let follower = NODES.into_iter().find(|node| *node != leader).unwrap();

@@ -63,7 +63,18 @@ impl Stage {
         let (source, standby) = tokio::join!(source, start(&process, &folder, "standby"));
         let stage = match (source, standby) {
             (Ok(source), Ok(standby)) => Stage { source, standby, folder, _process: process },
-            (source, standby) => return Err(end_half(source, standby).await),
+            (Err(error), standby) => {
+                if let Ok(mut standby) = standby {
+                    standby.crash().await;
+                }
+                return Err(error);
+            }
+            (Ok(source), Err(error)) => {
+                if let Source::Primary(mut primary) = source {
+                    primary.crash().await;
+                }
+                return Err(error);
+            }
         };
         match unless_asked(interrupt, stage.until_ready()).await {
             Ok(()) => Ok(stage),
@@ -153,22 +164,6 @@ async fn start(
         world: World::Machine { data_threads: crate::cli::data_threads(2 * NODES) },
     };
     DevCluster::start(process, &spec).await.with_context(|| name.to_owned())
-}
-
-/// Ends what was started although the other side was not, and returns why that one was not.
-async fn end_half(source: Result<Source>, standby: Result<DevCluster>) -> anyhow::Error {
-    match (source, standby) {
-        (Err(error), Ok(mut standby)) => {
-            standby.crash().await;
-            error
-        }
-        (Ok(Source::Primary(mut primary)), Err(error)) => {
-            primary.crash().await;
-            error
-        }
-        (_, Err(error)) => error,
-        (Ok(_), Ok(_)) => anyhow::anyhow!("both sides were started"),
-    }
 }
 
 /// What `work` comes to, unless the process is asked to end before.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use mirror::MirrorState;
 
 use super::report::thousands;
 use crate::cli::mirrors::admin::MirrorAdmin;
@@ -75,7 +76,7 @@ impl<'a> Watch<'a> {
             let lag = lag_of(&rows);
             lag_max = lag_max.max(lag.unwrap_or(0));
             shown.show(lag, lag_max, &rows);
-            for row in rows.iter().filter(|row| row.state == "MIRRORING" && row.lag == 0) {
+            for row in rows.iter().filter(|row| row.is(MirrorState::Mirroring) && row.lag == 0) {
                 caught.insert(row.partition, row.destination_offset);
             }
             if caught.len() == self.partitions {
@@ -100,7 +101,7 @@ impl<'a> Watch<'a> {
         let mut next_line = LINE_PERIOD;
         while began.elapsed() < span {
             let rows = self.look().await?;
-            if let Some(row) = rows.iter().find(|row| row.state != "MIRRORING") {
+            if let Some(row) = rows.iter().find(|row| !row.is(MirrorState::Mirroring)) {
                 bail!("partition {} left MIRRORING: {}", row.partition, words(&rows));
             }
             kept.lag = lag_of(&rows).unwrap_or(kept.lag);
@@ -123,7 +124,8 @@ impl<'a> Watch<'a> {
         let began = Instant::now();
         loop {
             let rows = self.rows().await?;
-            if rows.len() == self.partitions && rows.iter().all(|row| row.state == "STOPPED") {
+            if rows.len() == self.partitions && rows.iter().all(|row| row.is(MirrorState::Stopped))
+            {
                 return Ok(rows);
             }
             if began.elapsed() > deadline {
@@ -135,7 +137,7 @@ impl<'a> Watch<'a> {
 
     async fn look(&self) -> Result<Vec<PartitionRow>> {
         let rows = self.rows().await?;
-        match rows.iter().find(|row| row.state == "FAILED") {
+        match rows.iter().find(|row| row.is(MirrorState::Failed)) {
             None => Ok(rows),
             Some(row) => {
                 let reason = row.reason.as_deref().unwrap_or("no reason is given");

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use mirror::MirrorState;
 use mirror::patterns::PatternSet;
 use protocol::error_code::ErrorCode;
 
 use super::banner::program;
-use crate::cli::mirrors::admin::{MirrorAdmin, Refused, STOPPED, TopicRequest};
+use crate::cli::mirrors::admin::{MirrorAdmin, Refused, TopicRequest};
 use crate::cli::mirrors::plan::TopicArguments;
 use crate::cli::mirrors::render::PartitionRow;
 
@@ -108,7 +109,7 @@ fn goes_on(bootstrap: &str, source: &str, known: &[PartitionRow]) -> String {
     let topics: BTreeSet<&str> = known.iter().map(|row| row.topic.as_str()).collect();
     let stopped: BTreeSet<&str> = known
         .iter()
-        .filter(|row| matches!(row.state.as_str(), STOPPED | "STOPPING"))
+        .filter(|row| row.is(MirrorState::Stopped) || row.is(MirrorState::Stopping))
         .map(|row| row.topic.as_str())
         .collect();
     let mut text = format!("\nThe mirror of {source} goes on with {} topic(s).\n", topics.len());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
+use mirror::MirrorState;
 use net::{Client, ClientOptions};
 use protocol::api::{Request, Response};
 use protocol::error_code::{ErrorCode, MirrorErrorCode};
@@ -30,8 +31,6 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks at states that are about to change.
 const STATE_PAUSE: Duration = Duration::from_millis(20);
-/// The state in which a mirror topic takes writes.
-pub const STOPPED: &str = "STOPPED";
 /// Fewer replicas than this of the mirrors' state is worth a warning.
 const STATE_REPLICAS_WANTED: usize = 3;
 const STATE_TOPIC: &str = "__mirror_state";
@@ -231,7 +230,8 @@ impl MirrorAdmin {
             let rows = rows.map_err(|_| anyhow!("the cluster does not answer"))??;
             let waiting = rows
                 .iter()
-                .filter(|row| topics.contains(&row.topic.as_str()) && row.state != STOPPED)
+                .filter(|row| topics.contains(&row.topic.as_str()))
+                .filter(|row| !row.is(MirrorState::Stopped))
                 .count();
             if waiting == 0 || Instant::now() >= until {
                 return Ok(waiting);

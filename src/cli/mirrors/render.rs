@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use mirror::MirrorState;
 use serde::Serialize;
 
 /// A row of `--list`.
@@ -33,6 +34,14 @@ pub struct PartitionRow {
     pub aborted_producers: Vec<i64>,
     pub lag_ms: i64,
     pub source_offset_age_ms: i64,
+}
+
+impl PartitionRow {
+    /// Whether the partition is in `state`. The text is the server's, which may know states that
+    /// are not known here.
+    pub fn is(&self, state: MirrorState) -> bool {
+        self.state == state.name()
+    }
 }
 
 const LIST_WIDTHS: [usize; 4] = [30, 10, 26, 50];
