@@ -42,7 +42,7 @@ fn directory(idle_ms: i64) -> Arc<Directory> {
         clock: Clock::System,
         entropy: Entropy::seeded(1),
         runtimes: RuntimeHandles::shared_current(),
-        peers: Peers::new(NodeId(1), LinkMode::Local, Arc::default()),
+        peers: Peers::new(NodeId(1), LinkMode::Local, Duration::from_secs(3), Arc::default()),
     });
     Arc::new(directory)
 }

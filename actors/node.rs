@@ -217,7 +217,12 @@ impl Actor for Node {
             clock: args.clock,
             entropy: args.entropy.clone(),
             runtimes: runtimes.handles(),
-            peers: Peers::new(node_id, args.links, Arc::clone(&args.neighbours)),
+            peers: Peers::new(
+                node_id,
+                args.links,
+                args.config.network.connection_setup_timeout,
+                Arc::clone(&args.neighbours),
+            ),
         });
         let directory = Arc::new(directory);
         let mut state = NodeState {

@@ -105,6 +105,8 @@ impl Neighbours {
 pub struct Peers {
     from: NodeId,
     mode: LinkMode,
+    /// How long opening a connection may take.
+    connect_timeout: Duration,
     neighbours: Arc<Neighbours>,
     links: Mutex<BTreeMap<(NodeId, Plane), Arc<dyn PeerLink>>>,
 }
@@ -117,8 +119,13 @@ impl fmt::Debug for Peers {
 
 impl Peers {
     /// The links of the node `from`.
-    pub fn new(from: NodeId, mode: LinkMode, neighbours: Arc<Neighbours>) -> Peers {
-        Peers { from, mode, neighbours, links: Mutex::default() }
+    pub fn new(
+        from: NodeId,
+        mode: LinkMode,
+        connect_timeout: Duration,
+        neighbours: Arc<Neighbours>,
+    ) -> Peers {
+        Peers { from, mode, connect_timeout, neighbours, links: Mutex::default() }
     }
 
     /// The link to a node; to itself too.
@@ -138,7 +145,8 @@ impl Peers {
             Arc::new(LocalLink { from: self.from, to, plane, neighbours })
         } else {
             let client_id = format!("broker-{}", self.from);
-            let options = TcpLinkOptions::new(client_id, fault_seed(self.from, to));
+            let options =
+                TcpLinkOptions::new(client_id, self.connect_timeout, fault_seed(self.from, to));
             let book: AddressBook =
                 Arc::new(move || neighbours.address(to, plane).map(|address| address.to_string()));
             Arc::new(TcpLink::new(&book, &options))

@@ -101,7 +101,7 @@ impl Settings {
                 TimestampType::CreateTime => TimestampKind::CreateTime,
                 TimestampType::LogAppendTime => TimestampKind::LogAppendTime,
             },
-            sync_appends: topic.flush_messages == 1,
+            flush_messages: topic.flush_messages,
             producer_id_expiration_ms: millis(self.broker.producer_id_expiration),
         }
     }

@@ -63,8 +63,6 @@ pub struct BrokerConfig {
     pub voters: Vec<Voter>,
     /// `log.dirs`, or `log.dir`.
     pub log_dirs: Vec<PathBuf>,
-    /// `metadata.log.dir`, or the first log directory.
-    pub metadata_log_dir: PathBuf,
     /// `broker.rack`.
     pub rack: Option<String>,
     /// `controlled.shutdown.enable`.
@@ -81,8 +79,6 @@ pub struct BrokerConfig {
     pub delete_topic_enable: bool,
     /// What a topic without settings of its own has.
     pub topic_defaults: TopicConfig,
-    /// `num.replica.fetchers`.
-    pub num_replica_fetchers: usize,
     /// `replica.fetch.*` and `replica.socket.timeout.ms`.
     pub replica_fetch: FetchConfig,
     /// `mirror.fetch.*`.
@@ -149,8 +145,6 @@ pub struct NetworkConfig {
     pub max_connections: usize,
     /// `connections.max.idle.ms`; `None` is never.
     pub connections_max_idle: Option<Duration>,
-    /// `queued.max.requests`.
-    pub queued_max_requests: usize,
     /// `queued.max.request.bytes`; `None` lets the node choose.
     pub queued_max_request_bytes: Option<usize>,
     /// `max.incremental.fetch.session.cache.slots`.
@@ -174,8 +168,6 @@ pub struct MirrorBrokerConfig {
     pub num_replica_fetchers: usize,
     /// `mirror.metadata.refresh.interval.ms`.
     pub metadata_refresh_interval: Duration,
-    /// `mirror.truncation.backoff.ms`.
-    pub truncation_backoff: Duration,
     /// `mirror.failed.retry.initial.backoff.ms`.
     pub failed_retry_initial_backoff: Duration,
     /// `mirror.failed.retry.max.backoff.ms`.
@@ -224,7 +216,6 @@ impl BrokerConfig {
             .iter()
             .map(PathBuf::from)
             .collect();
-        let metadata_log_dir = values.text("metadata.log.dir").map(PathBuf::from);
         let config = BrokerConfig {
             node_id: values.int("node.id"),
             roles,
@@ -235,9 +226,6 @@ impl BrokerConfig {
             listeners,
             mirror_admin_listeners: upper(given("mirror.admin.listeners")),
             voters: voters(given("controller.quorum.voters"), &mut faults),
-            metadata_log_dir: metadata_log_dir
-                .or_else(|| log_dirs.first().cloned())
-                .unwrap_or_default(),
             log_dirs,
             rack: values.text("broker.rack"),
             controlled_shutdown_enable: values.boolean("controlled.shutdown.enable"),
@@ -247,7 +235,6 @@ impl BrokerConfig {
             auto_create_topics_enable: values.boolean("auto.create.topics.enable"),
             delete_topic_enable: values.boolean("delete.topic.enable"),
             topic_defaults: TopicConfig::defaults(&layers),
-            num_replica_fetchers: values.size("num.replica.fetchers"),
             replica_fetch: fetch("replica", values.millis("replica.socket.timeout.ms"), &values),
             mirror_fetch: fetch("mirror", values.millis("request.timeout.ms"), &values),
             groups: groups(&values),
@@ -463,7 +450,6 @@ fn network(values: &Resolved) -> NetworkConfig {
             .expect("the table says INT, at least 1"),
         max_connections: values.size("max.connections"),
         connections_max_idle: (idle >= 0).then(|| Duration::from_millis(idle.unsigned_abs())),
-        queued_max_requests: values.size("queued.max.requests"),
         queued_max_request_bytes: usize::try_from(values.number("queued.max.request.bytes")).ok(),
         fetch_session_slots: values.size("max.incremental.fetch.session.cache.slots"),
         fetch_max_bytes: values.size("fetch.max.bytes"),
@@ -478,7 +464,6 @@ fn mirror(values: &Resolved) -> MirrorBrokerConfig {
         topic_replication_factor: values.int("mirror.topic.replication.factor"),
         num_replica_fetchers: values.size("mirror.num.replica.fetchers"),
         metadata_refresh_interval: values.millis("mirror.metadata.refresh.interval.ms"),
-        truncation_backoff: values.millis("mirror.truncation.backoff.ms"),
         failed_retry_initial_backoff: values.millis("mirror.failed.retry.initial.backoff.ms"),
         failed_retry_max_backoff: values.millis("mirror.failed.retry.max.backoff.ms"),
         failed_retry_max_attempts: values.size("mirror.failed.retry.max.attempts"),

@@ -106,13 +106,6 @@ const NODE: &[Key] = &[
     Key::new("log.dir", List, None, "The directory of partition logs, if log.dirs is unset.")
         .high(),
     Key::new("log.dirs", List, None, "The directories of partition logs.").high(),
-    Key::new(
-        "metadata.log.dir",
-        String,
-        None,
-        "The directory of the metadata store; the first log directory if unset.",
-    )
-    .high(),
     Key::new("node.id", Int, None, "The id of this node, unique in its cluster.")
         .at_least(0)
         .high(),
@@ -156,7 +149,7 @@ const TOPICS: &[Key] = &[
         "max.decompressed.message.bytes",
         Int,
         Some("2147483639"),
-        "The most bytes one batch may have after decompression.",
+        "The most bytes a record of a compressed batch may have when decompressed.",
     )
     .valid(Valid::Between(1, 2_147_483_639))
     .cluster_wide(),
@@ -189,16 +182,14 @@ const TOPICS: &[Key] = &[
         "unclean.leader.election.enable",
         Boolean,
         Some("false"),
-        "Whether a replica that is not in sync may lead when no other can, which loses records.",
+        "Whether a replica that is not in sync may lead when no other can, which loses records. \
+         The controllers read it from the metadata: set it for a topic, or for all brokers.",
     )
-    .cluster_wide()
+    .cluster_default()
     .high(),
 ];
 
 const REPLICATION: &[Key] = &[
-    Key::new("num.replica.fetchers", Int, Some("1"), "Fetchers for each broker this one follows.")
-        .valid(Valid::Between(1, 64))
-        .high(),
     Key::new(
         "replica.fetch.backoff.ms",
         Int,
@@ -357,14 +348,6 @@ const NETWORK: &[Key] = &[
     )
     .at_least(-1),
     Key::new(
-        "queued.max.requests",
-        Int,
-        Some("500"),
-        "Requests in work over all connections before sockets are no longer read.",
-    )
-    .at_least(1)
-    .high(),
-    Key::new(
         "request.timeout.ms",
         Int,
         Some("30000"),
@@ -405,15 +388,6 @@ const LOG: &[Key] = &[
          before it is acknowledged.",
     )
     .at_least(1)
-    .cluster_wide()
-    .high(),
-    Key::new(
-        "log.flush.interval.ms",
-        Long,
-        None,
-        "The longest time a record stays unsynced; the system decides if unset.",
-    )
-    .at_least(0)
     .cluster_wide()
     .high(),
     Key::new(
@@ -472,15 +446,6 @@ const LOG: &[Key] = &[
         .at_least(1_048_576)
         .cluster_wide()
         .high(),
-    Key::new(
-        "log.segment.delete.delay.ms",
-        Long,
-        Some("60000"),
-        "How long the files of a deleted log stay, renamed.",
-    )
-    .at_least(0)
-    .cluster_wide()
-    .high(),
     Key::new(
         "producer.id.expiration.ms",
         Int,
@@ -586,11 +551,4 @@ const MIRROR: &[Key] = &[
     )
     .at_least(1)
     .high(),
-    Key::new(
-        "mirror.truncation.backoff.ms",
-        Long,
-        Some("5000"),
-        "Wait before a mirror partition that is preparing or stopping tries its step again.",
-    )
-    .at_least(0),
 ];

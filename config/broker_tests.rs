@@ -145,9 +145,22 @@ fn start_settings_cannot_change_at_run_time() {
 }
 
 #[test]
+fn unclean_elections_are_allowed_for_all_brokers_or_none() {
+    let name = "unclean.leader.election.enable";
+    assert!(validate_broker_change(ChangeScope::Cluster, name, Some("true")).is_ok());
+    let fault = validate_broker_change(ChangeScope::Broker, name, Some("true")).unwrap_err();
+    assert!(matches!(fault, Fault::ClusterDefaultOnly { .. }), "{fault}");
+    let start = |value| BrokerConfig::from_settings(minimal(&[(name, value)]), Profile::Server);
+    assert!(start("false").is_ok());
+    assert!(start("true").is_err());
+    assert!(check_topic_setting(name, "true").is_ok());
+}
+
+#[test]
 fn topic_settings_are_checked_one_by_one() {
     assert!(check_topic_setting("retention.ms", "-1").is_ok());
-    assert!(check_topic_setting("cleanup.policy", "compact,delete").is_ok());
+    assert!(check_topic_setting("retention.ms", "604800000").is_ok());
+    assert!(check_topic_setting("cleanup.policy", "delete").is_ok());
     assert!(check_topic_setting("remote.storage.enable", "false").is_ok());
     for (name, value) in [
         ("retention.ms", "-2"),
@@ -158,6 +171,25 @@ fn topic_settings_are_checked_one_by_one() {
         ("compression.gzip.level", "0"),
     ] {
         assert!(check_topic_setting(name, value).is_err(), "{name}={value}");
+        assert!(check_copied_topic_setting(name, value).is_err(), "{name}={value}");
+    }
+}
+
+#[test]
+fn what_nothing_acts_on_is_copied_from_a_source_and_refused_to_clients() {
+    for (name, value) in [
+        ("cleanup.policy", "compact,delete"),
+        ("compression.gzip.level", "2"),
+        ("file.delete.delay.ms", "1"),
+        ("flush.ms", "1000"),
+        ("min.cleanable.dirty.ratio", "0.1"),
+        ("retention.bytes", "1000"),
+        ("retention.ms", "3600000"),
+        ("segment.jitter.ms", "1"),
+    ] {
+        assert!(check_copied_topic_setting(name, value).is_ok(), "{name}={value}");
+        let fault = check_topic_setting(name, value).unwrap_err();
+        assert!(matches!(fault, Fault::NotBuilt { .. }), "{fault}");
     }
 }
 
@@ -182,7 +214,7 @@ fn a_topic_shows_where_its_values_come_from() {
     assert_eq!(find("flush.ms").value.as_deref(), Some("9223372036854775807"));
     assert_eq!(find("flush.ms").source, Source::Default);
     let effective = TopicConfig::effective(&own, &config).unwrap();
-    assert_eq!((effective.retention_ms, effective.segment_ms), (1000, 7_200_000));
+    assert_eq!(effective.segment_ms, 7_200_000);
 }
 
 #[test]

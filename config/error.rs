@@ -59,6 +59,15 @@ pub enum Fault {
         /// The key.
         name: String,
     },
+    /// A setting of the whole cluster was to be set for one broker, or at its start.
+    #[error(
+        "'{name}' can only be set for all brokers together, while they run (kafka-configs \
+         --entity-type brokers --entity-default), or for a topic."
+    )]
+    ClusterDefaultOnly {
+        /// The key.
+        name: String,
+    },
     /// A line of a properties text does not read as `key=value`.
     #[error("Line {line}: {reason}.")]
     Syntax {

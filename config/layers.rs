@@ -11,7 +11,7 @@ use crate::broker_keys;
 use crate::describe::Source;
 use crate::error::Fault;
 use crate::properties::Properties;
-use crate::schema::{Scope, Value};
+use crate::schema::{Key, Scope, Value};
 use crate::timing::Profile;
 
 /// Raw broker settings by where they come from.
@@ -66,7 +66,7 @@ impl Layers {
     pub(crate) fn resolve(&self) -> (Resolved, Vec<Fault>) {
         let mut faults = Vec::new();
         for (name, raw) in &self.fixed {
-            faults.extend(check(name, raw).err());
+            faults.extend(check(name, raw).and_then(|()| check_start(name, raw)).err());
         }
         for (name, raw) in &self.cluster {
             faults.extend(check_scope(name, false).and_then(|()| check(name, raw)).err());
@@ -91,11 +91,22 @@ pub(crate) fn check(name: &str, raw: &str) -> Result<(), Fault> {
     key.parse(raw).map(|_| ())
 }
 
+/// Checks that a known setting may be among those that a node starts with.
+fn check_start(name: &str, raw: &str) -> Result<(), Fault> {
+    let asks = |key: &&Key| key.parse(raw).ok() != key.default_value();
+    match broker_keys::find(name).filter(asks).map(|key| key.scope) {
+        Some(Scope::ClusterDefault) => Err(Fault::ClusterDefaultOnly { name: name.to_owned() }),
+        Some(Scope::ReadOnly | Scope::PerBroker | Scope::ClusterWide) | None => Ok(()),
+    }
+}
+
 /// Checks that the setting may change at run time, for one broker or for all.
 pub(crate) fn check_scope(name: &str, one_broker: bool) -> Result<(), Fault> {
     let key = broker_keys::find(name).ok_or_else(|| Fault::unknown(name, broker_keys::names()))?;
     match key.scope {
         Scope::ClusterWide => Ok(()),
+        Scope::ClusterDefault if !one_broker => Ok(()),
+        Scope::ClusterDefault => Err(Fault::ClusterDefaultOnly { name: name.to_owned() }),
         Scope::PerBroker if one_broker => Ok(()),
         Scope::PerBroker => Err(Fault::PerBrokerOnly { name: name.to_owned() }),
         Scope::ReadOnly => Err(Fault::ReadOnly { name: name.to_owned() }),

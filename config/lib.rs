@@ -38,6 +38,6 @@ pub use mirror::{
 pub use properties::{Properties, parse_properties};
 pub use timing::{Profile, Timing};
 pub use topic::{
-    CleanupPolicy, CompressionType, MIRROR_NAME, TimestampType, TopicConfig, check_topic_setting,
-    describe_topic, topic_keys, validate_topic,
+    CleanupPolicy, CompressionType, MIRROR_NAME, TimestampType, TopicConfig,
+    check_copied_topic_setting, check_topic_setting, describe_topic, topic_keys,
 };

@@ -66,6 +66,8 @@ pub enum Scope {
     PerBroker,
     /// For one broker or for the cluster's default at run time.
     ClusterWide,
+    /// For the cluster's default at run time only.
+    ClusterDefault,
 }
 
 /// Whether the setting does anything here.
@@ -73,7 +75,8 @@ pub enum Scope {
 pub enum Function {
     /// Acted on.
     Built,
-    /// Accepted, stored and shown, because mirroring copies it; nothing acts on it yet.
+    /// Copied from a source's topic, stored and shown; nothing acts on it yet, so that a client
+    /// cannot ask for anything but the default.
     Stored,
     /// Known to Kafka, refused here when it asks for anything but the default.
     NotBuilt,
@@ -115,6 +118,9 @@ pub struct Key {
     pub scope: Scope,
     /// Whether it does anything.
     pub function: Function,
+    /// For settings that are not acted on: what is the case here anyway, if that is not the
+    /// default.
+    pub idle: Option<&'static str>,
     /// For topic settings: the broker settings that give its default, first found wins.
     pub synonyms: &'static [&'static str],
     /// What it means, in one or two sentences.
@@ -137,6 +143,7 @@ impl Key {
             importance: Importance::Medium,
             scope: Scope::ReadOnly,
             function: Function::Built,
+            idle: None,
             synonyms: &[],
             doc,
         }
@@ -172,9 +179,21 @@ impl Key {
         self
     }
 
-    /// Accepted and shown, not acted on.
+    /// Changeable at run time for all brokers together, and in no other way.
+    pub const fn cluster_default(mut self) -> Key {
+        self.scope = Scope::ClusterDefault;
+        self
+    }
+
+    /// Copied and shown, not acted on.
     pub const fn stored(mut self) -> Key {
         self.function = Function::Stored;
+        self
+    }
+
+    /// Asks for nothing at this value.
+    pub const fn idle_at(mut self, value: &'static str) -> Key {
+        self.idle = Some(value);
         self
     }
 
@@ -211,12 +230,26 @@ impl Key {
 
     /// Refuses a setting that is not built unless it asks for what is the case anyway.
     pub fn refuse_if_not_built(&self, raw: &str) -> Result<(), Fault> {
-        if self.function != Function::NotBuilt {
-            return Ok(());
+        match self.function {
+            Function::Built | Function::Stored => Ok(()),
+            Function::NotBuilt => self.refuse_unless_idle(raw),
         }
+    }
+
+    /// Refuses a setting that nothing acts on unless it asks for what is the case anyway.
+    pub fn refuse_if_not_acted_on(&self, raw: &str) -> Result<(), Fault> {
+        match self.function {
+            Function::Built => Ok(()),
+            Function::Stored | Function::NotBuilt => self.refuse_unless_idle(raw),
+        }
+    }
+
+    fn refuse_unless_idle(&self, raw: &str) -> Result<(), Fault> {
         let asked = self.parse_kind(raw.trim()).ok();
         let empty = raw.trim().is_empty() && self.default.unwrap_or("").is_empty();
-        if empty || (asked.is_some() && asked == self.default_value()) {
+        let idle = [self.default, self.idle].into_iter().flatten();
+        let mut idle = idle.map(|raw| self.parse_kind(raw).ok());
+        if empty || (asked.is_some() && idle.any(|value| value == asked)) {
             return Ok(());
         }
         Err(Fault::NotBuilt {
@@ -362,5 +395,16 @@ mod tests {
         let key = Key::new("s", Kind::String, None, "").not_built();
         assert!(key.refuse_if_not_built("").is_ok());
         assert!(key.refuse_if_not_built("x").is_err());
+    }
+
+    #[test]
+    fn stored_settings_are_for_copies_only() {
+        let key = Key::new("n", Kind::Long, Some("8"), "").stored().idle_at("-1");
+        assert!(key.refuse_if_not_built("9").is_ok());
+        assert!(key.refuse_if_not_acted_on("9").is_err());
+        assert!(key.refuse_if_not_acted_on("8").is_ok());
+        assert!(key.refuse_if_not_acted_on(" -1 ").is_ok());
+        let built = Key::new("n", Kind::Long, Some("8"), "");
+        assert!(built.refuse_if_not_acted_on("9").is_ok());
     }
 }

@@ -24,6 +24,9 @@ impl Profile {
                 ("broker.heartbeat.interval.ms", "100"),
                 ("broker.session.timeout.ms", "1000"),
                 ("replica.lag.time.max.ms", "1000"),
+                ("replica.fetch.backoff.ms", "500"),
+                ("replica.socket.timeout.ms", "5000"),
+                ("socket.connection.setup.timeout.ms", "3000"),
                 ("group.initial.rebalance.delay.ms", "0"),
             ],
         }

@@ -55,24 +55,16 @@ pub enum TimestampType {
 /// A topic's effective settings. Times in milliseconds, sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicConfig {
-    /// `cleanup.policy`; stored only.
+    /// `cleanup.policy`; a compacted topic takes no record without a key, nothing else yet.
     pub cleanup_policy: CleanupPolicy,
-    /// `retention.ms`, −1 for ever; stored only.
-    pub retention_ms: i64,
-    /// `retention.bytes`, −1 for all; stored only.
-    pub retention_bytes: i64,
     /// `compression.type`.
     pub compression_type: CompressionType,
-    /// `file.delete.delay.ms`.
-    pub file_delete_delay_ms: i64,
     /// `flush.messages`; `i64::MAX` is never.
     pub flush_messages: i64,
-    /// `flush.ms`; `i64::MAX` is never.
-    pub flush_ms: i64,
     /// `index.interval.bytes`.
     pub index_interval_bytes: u32,
     /// `max.decompressed.message.bytes`.
-    pub max_decompressed_message_bytes: usize,
+    pub max_decompressed_message_bytes: u32,
     /// `max.message.bytes`.
     pub max_message_bytes: usize,
     /// `message.timestamp.after.max.ms`.
@@ -89,8 +81,6 @@ pub struct TopicConfig {
     pub segment_index_bytes: u32,
     /// `segment.ms`.
     pub segment_ms: i64,
-    /// `unclean.leader.election.enable`.
-    pub unclean_leader_election_enable: bool,
 }
 
 impl TopicConfig {
@@ -130,14 +120,12 @@ impl TopicConfig {
                 self.cleanup_policy =
                     CleanupPolicy { delete: has("delete"), compact: has("compact") };
             }
-            "retention.ms" => self.retention_ms = number(value),
-            "retention.bytes" => self.retention_bytes = number(value),
             "compression.type" => self.compression_type = compression_type(text(value)),
-            "file.delete.delay.ms" => self.file_delete_delay_ms = number(value),
             "flush.messages" => self.flush_messages = number(value),
-            "flush.ms" => self.flush_ms = number(value),
             "index.interval.bytes" => self.index_interval_bytes = size32(value),
-            "max.decompressed.message.bytes" => self.max_decompressed_message_bytes = size(value),
+            "max.decompressed.message.bytes" => {
+                self.max_decompressed_message_bytes = size32(value)
+            }
             "max.message.bytes" => self.max_message_bytes = size(value),
             "message.timestamp.after.max.ms" => {
                 self.message_timestamp_after_max_ms = number(value)
@@ -153,9 +141,6 @@ impl TopicConfig {
             "segment.bytes" => self.segment_bytes = size32(value),
             "segment.index.bytes" => self.segment_index_bytes = size32(value),
             "segment.ms" => self.segment_ms = number(value),
-            "unclean.leader.election.enable" => {
-                self.unclean_leader_election_enable = *value == Value::Boolean(true);
-            }
             _ => {}
         }
     }
@@ -166,12 +151,8 @@ impl Default for TopicConfig {
     fn default() -> TopicConfig {
         TopicConfig {
             cleanup_policy: CleanupPolicy { delete: true, compact: false },
-            retention_ms: 604_800_000,
-            retention_bytes: -1,
             compression_type: CompressionType::Producer,
-            file_delete_delay_ms: 60_000,
             flush_messages: i64::MAX,
-            flush_ms: i64::MAX,
             index_interval_bytes: 4096,
             max_decompressed_message_bytes: 2_147_483_639,
             max_message_bytes: 1_048_588,
@@ -182,7 +163,6 @@ impl Default for TopicConfig {
             segment_bytes: 1_073_741_824,
             segment_index_bytes: 10_485_760,
             segment_ms: 604_800_000,
-            unclean_leader_election_enable: false,
         }
     }
 }
@@ -192,17 +172,17 @@ pub fn topic_keys() -> &'static [Key] {
     TOPIC
 }
 
-/// Checks one setting of a topic. The caller answers for [`MIRROR_NAME`] first: it is refused
-/// with another code.
+/// Checks one setting that a client gives a topic: one that nothing acts on may not ask for
+/// anything. The caller answers for [`MIRROR_NAME`] first: it is refused with another code.
 pub fn check_topic_setting(name: &str, raw: &str) -> Result<(), Fault> {
-    parse(name, raw).map(|_| ())
+    check_copied_topic_setting(name, raw)?;
+    find(name)?.refuse_if_not_acted_on(raw)
 }
 
-/// Checks all settings of a topic and reports every fault.
-pub fn validate_topic(settings: &BTreeMap<String, String>) -> Result<(), Error> {
-    let faults =
-        settings.iter().filter_map(|(name, raw)| check_topic_setting(name, raw).err()).collect();
-    Error::from_faults(faults)
+/// Checks one setting that a mirrored topic has at its source: it comes along (D6) even where
+/// nothing acts on it yet, because the topic is to have it the day something does.
+pub fn check_copied_topic_setting(name: &str, raw: &str) -> Result<(), Fault> {
+    parse(name, raw).map(|_| ())
 }
 
 /// Every setting of a topic with its effective value and where that comes from.
@@ -237,11 +217,15 @@ pub fn describe_topic(
     TOPIC.iter().map(describe).collect()
 }
 
-fn parse(name: &str, raw: &str) -> Result<Value, Fault> {
-    let key = TOPIC
+fn find(name: &str) -> Result<&'static Key, Fault> {
+    TOPIC
         .iter()
         .find(|key| key.name == name)
-        .ok_or_else(|| Fault::unknown(name, TOPIC.iter().map(|key| key.name)))?;
+        .ok_or_else(|| Fault::unknown(name, TOPIC.iter().map(|key| key.name)))
+}
+
+fn parse(name: &str, raw: &str) -> Result<Value, Fault> {
+    let key = find(name)?;
     key.refuse_if_not_built(raw)?;
     key.parse(raw)
 }

@@ -1,7 +1,8 @@
 //! The topic settings: all of Kafka 4.4's and the mirror's own.
 //!
 //! Owns their names, types, defaults, ranges and texts. It never reads a value. What mirroring
-//! copies from a source but nothing acts on yet is *stored*: set, shown, and without effect.
+//! copies from a source but nothing acts on yet is *stored*: shown, without effect, and refused
+//! to a client that asks for it.
 
 use crate::broker_keys::{COMPRESSION_TYPES, TIMESTAMP_TYPES};
 use crate::schema::Kind::{Boolean, Double, Int, List, Long, String};
@@ -72,9 +73,11 @@ pub(crate) const TOPIC: &[Key] = &[
             "file.delete.delay.ms",
             Long,
             Some("60000"),
-            "How long the files of a deleted log stay, renamed.",
+            "How long the files of a deleted log stay. Stored; they go at once.",
         )
-        .at_least(0),
+        .at_least(0)
+        .stored()
+        .idle_at("0"),
         &["log.segment.delete.delay.ms"],
     ),
     topic(
@@ -93,9 +96,10 @@ pub(crate) const TOPIC: &[Key] = &[
             "flush.ms",
             Long,
             Some("9223372036854775807"),
-            "The longest time a record stays unsynced.",
+            "The longest time a record stays unsynced. Stored; the system decides.",
         )
-        .at_least(0),
+        .at_least(0)
+        .stored(),
         &["log.flush.interval.ms"],
     ),
     Key::new(
@@ -150,7 +154,7 @@ pub(crate) const TOPIC: &[Key] = &[
             "max.decompressed.message.bytes",
             Int,
             Some("2147483639"),
-            "The most bytes one batch may have after decompression.",
+            "The most bytes a record of a compressed batch may have when decompressed.",
         )
         .valid(Valid::Between(1, 2_147_483_639)),
         &["max.decompressed.message.bytes"],
@@ -285,7 +289,8 @@ pub(crate) const TOPIC: &[Key] = &[
             "How long records are kept; -1 keeps them. Stored; nothing is deleted yet.",
         )
         .at_least(-1)
-        .stored(),
+        .stored()
+        .idle_at("-1"),
         &["log.retention.ms", "log.retention.minutes", "log.retention.hours"],
     ),
     topic(

@@ -67,6 +67,7 @@ impl MetadataImage {
             name: MIRROR_STATE,
             partitions: args.partitions,
             replication_factor: args.replication_factor,
+            segment_bytes: None,
         };
         let created = self.decide_create_internal_topic(state_topic, args.topic_id, args.seed)?;
         records.extend(created.records);

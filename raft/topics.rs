@@ -69,24 +69,20 @@ pub struct InternalTopic {
     pub partitions: i32,
     /// The replication factor wanted; capped to the registered brokers, fenced ones included.
     pub replication_factor: i16,
+    /// Bytes after which its segments roll; `None` leaves it to the broker's default.
+    pub segment_bytes: Option<u32>,
 }
 
 impl InternalTopic {
     fn configs(&self) -> Settings {
-        let pairs: &[(&str, &str)] = if self.name == MIRROR_STATE {
-            &[
-                ("cleanup.policy", "compact"),
-                ("compression.type", "producer"),
-                ("retention.ms", "-1"),
-            ]
-        } else {
-            &[
-                ("cleanup.policy", "compact"),
-                ("compression.type", "producer"),
-                ("segment.bytes", "104857600"),
-            ]
-        };
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        let kept = (self.name == MIRROR_STATE).then(|| ("retention.ms", "-1".to_owned()));
+        let rolls = self.segment_bytes.map(|bytes| ("segment.bytes", bytes.to_string()));
+        [("cleanup.policy", "compact".to_owned()), ("compression.type", "producer".to_owned())]
+            .into_iter()
+            .chain(kept)
+            .chain(rolls)
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
     }
 }
 

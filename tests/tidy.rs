@@ -76,6 +76,11 @@ const IMPURE: [(&str, &str); 7] = [
     ("Uuid::new_v4", "take the id as an argument"),
 ];
 
+/// The settings as plain data, and the fields that nothing needs yet: `dev` says by itself where
+/// logs lie and what a node is, and patterns are kept for discovery.
+const SETTINGS: [&str; 3] = ["config/broker.rs", "config/topic.rs", "config/mirror.rs"];
+const UNREAD_SETTINGS: [&str; 3] = ["log_dirs", "roles", "topics_include"];
+
 struct File {
     path: String,
     /// None where the bytes are not UTF-8.
@@ -674,6 +679,43 @@ fn pure_crates_reach_no_runtime() {
         faults.extend(check_runtime_free(name, &tree));
     }
     assert_tidy(&faults);
+}
+
+/// A setting that is accepted and read by nobody promises what it does not do.
+fn check_settings_are_read(path: &str, text: &str, readers: &str) -> Vec<Fault> {
+    let field = regex(r"^    pub (\w+): ");
+    let unread = |name: &str| {
+        !UNREAD_SETTINGS.contains(&name) && !regex(&format!(r"\.{name}\b")).is_match(readers)
+    };
+    numbered(text)
+        .filter_map(|(line, code)| Some((line, field.captures(code)?.get(1)?.as_str())))
+        .filter(|(_, name)| unread(name))
+        .map(|(line, name)| {
+            let fix = format!("nothing reads {name}: act on it, or mark its key `not_built`");
+            fault(path, line, fix)
+        })
+        .collect()
+}
+
+#[test]
+fn settings_are_acted_on() {
+    let files = tree();
+    let acting = |path: &str| path.ends_with(".rs") && !path.starts_with("config/");
+    let sources = files.iter().filter(|file| acting(&file.path) && !is_test_path(&file.path));
+    let readers: String =
+        sources.filter_map(|file| file.text.as_deref().map(without_tests)).collect();
+    assert_tidy(&each(&[".rs"], |path, text| match SETTINGS.contains(&path) {
+        true => check_settings_are_read(path, text, &readers),
+        false => Vec::new(),
+    }));
+}
+
+#[test]
+fn a_setting_that_nobody_reads_is_found() {
+    let text = "pub struct Config {\n    pub told: i32,\n    pub ignored: i32,\n}\n";
+    let faults = check_settings_are_read("config/broker.rs", text, "f(config.told)");
+    assert_eq!(faults.len(), 1, "{}", faults[0]);
+    assert_eq!(faults[0].line, 3);
 }
 
 fn check_script(path: &str, text: &str) -> Vec<Fault> {

@@ -58,7 +58,7 @@ async fn learn_cluster_id(
     let config = config::MirrorConfig::from_settings(&settings).ok()?;
     let directory = &context.directory;
     let client_id = format!("broker-{}-mirror-{}", directory.node_id(), request.mirror_name);
-    let client = source::client(&config, client_id, directory.entropy.next_u64());
+    let client = source::client(directory, &config, client_id);
     match client.refresh(LEARN_DEADLINE).await {
         Ok(view) => view.cluster_id,
         Err(error) => {

@@ -279,6 +279,7 @@ fn rules(context: &RequestContext, topic: &str) -> ProduceRules {
         timestamp_after_max_ms: config.message_timestamp_after_max_ms,
         compacted: config.cleanup_policy.compact,
         compression: compression(config.compression_type),
+        decompressed_record_bytes_max: i64::from(config.max_decompressed_message_bytes),
         now: context.directory.clock.now(),
     }
 }

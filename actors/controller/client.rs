@@ -99,7 +99,8 @@ pub async fn forward(
         for_mirror: forwarding.for_mirror,
         topic_configs: forwarding.topic_configs,
     };
-    let response = match call(directory, Request::from(forward), FORWARD_DEADLINE).await? {
+    let deadline = directory.config.network.request_timeout;
+    let response = match call(directory, Request::from(forward), deadline).await? {
         Response::Forward(response) => response,
         other => return Err(crate::peers::unexpected(&other)),
     };

@@ -258,12 +258,14 @@ fn internal_topic(name: &str, config: &BrokerConfig) -> Option<InternalTopic> {
             name: raft::CONSUMER_OFFSETS,
             partitions: config.groups.offsets_topic_num_partitions,
             replication_factor: factor(config.groups.offsets_topic_replication_factor),
+            segment_bytes: Some(config.groups.offsets_topic_segment_bytes),
         })
     } else if name == raft::MIRROR_STATE {
         Some(InternalTopic {
             name: raft::MIRROR_STATE,
             partitions: config.mirror.topic_num_partitions,
             replication_factor: factor(config.mirror.topic_replication_factor),
+            segment_bytes: None,
         })
     } else {
         None

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use log::Lease;
+use mirror::retry::{Backoff, FailureRetries};
 use mirror::truncation::LogFacts;
 use mirror::{
     ControllerRecord, DesiredState, LeadershipEvent, LogEvent, MirrorEvent, MirrorState,
@@ -23,6 +24,7 @@ use ractor::{ActorRef, RpcReplyPort};
 use raft::{MirrorDesired, MirrorName, MirrorRole, MirrorStop};
 
 use super::SourcePartition;
+use crate::clock::millis;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::partition::pending::send;
@@ -322,6 +324,18 @@ impl MirrorRunner {
     }
 }
 
+/// What a broker's `mirror.failed.retry.*` say.
+fn retries(config: &config::MirrorBrokerConfig) -> FailureRetries {
+    FailureRetries {
+        backoff: Backoff {
+            initial_ms: millis(config.failed_retry_initial_backoff),
+            max_ms: millis(config.failed_retry_max_backoff),
+            ..FailureRetries::default().backoff
+        },
+        attempts_max: i16::try_from(config.failed_retry_max_attempts).unwrap_or(i16::MAX),
+    }
+}
+
 impl PartitionState {
     /// Hands something to the machine, if there is one.
     pub(crate) fn on_mirror(&mut self, input: MirrorInput) {
@@ -344,9 +358,16 @@ impl PartitionState {
         if let Some(mut runner) = MirrorRunner::new(self, role, leader_epoch) {
             let (desired, record) = (runner.desired, runner.record);
             let jitter_seed = runner.generation;
+            let retries = retries(&self.directory.config.mirror);
             runner.feed(
                 self,
-                LeadershipEvent::BecameLeader { leader_epoch, desired, record, jitter_seed },
+                LeadershipEvent::BecameLeader {
+                    leader_epoch,
+                    desired,
+                    record,
+                    jitter_seed,
+                    retries,
+                },
             );
             self.mirror = Some(runner);
         }

@@ -227,7 +227,7 @@ impl Actor for Mirror {
 fn new_client(directory: &Directory, shared: &MirrorShared) -> Result<Client, raft::Error> {
     let config = directory.image().mirror_config(&shared.name)?;
     let client_id = format!("broker-{}-mirror-{}", directory.node_id(), shared.name);
-    Ok(source::client(&config, client_id, directory.entropy.next_u64()))
+    Ok(source::client(directory, &config, client_id))
 }
 
 impl MirrorState {

@@ -24,6 +24,7 @@ use raft::Settings;
 
 use super::handle::SourcePartition;
 use super::survey::{SourceMirrors, Survey, metadata_request, mirrors_of_ours};
+use crate::directory::Directory;
 
 /// DescribeConfigs' resource type of topics.
 const TOPIC: i8 = 2;
@@ -71,9 +72,11 @@ impl From<protocol::Error> for Failure {
 }
 
 /// A client to the cluster behind a mirror's settings. Opens nothing yet.
-pub fn client(config: &config::MirrorConfig, client_id: String, seed: u64) -> Client {
+pub fn client(directory: &Directory, config: &config::MirrorConfig, client_id: String) -> Client {
     let servers = config.bootstrap_servers.iter().map(ToString::to_string).collect();
-    Client::new(ClientOptions::new(servers, client_id, seed))
+    let mut options = ClientOptions::new(servers, client_id, directory.entropy.next_u64());
+    options.connection.connect_timeout = directory.config.network.connection_setup_timeout;
+    Client::new(options)
 }
 
 /// What a survey asks.

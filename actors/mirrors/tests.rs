@@ -284,7 +284,7 @@ async fn mirrors_grows_and_fails_over(name: &str, nodes: usize, links: LinkMode)
     let mut source = start(&source_name, 1, LinkMode::Local, &dir.path().join("source")).await;
     let mut destination = start(name, nodes, links, &dir.path().join("destination")).await;
     let client = client_of(&source);
-    create_topic(&source, "orders", 2, ("retention.ms", "86400000")).await;
+    create_topic(&source, "orders", 2, ("segment.ms", "86400000")).await;
     for partition in 0..2 {
         produce(&source, &client, ("orders", partition), 20, 50).await.unwrap();
     }
@@ -301,7 +301,7 @@ async fn mirrors_grows_and_fails_over(name: &str, nodes: usize, links: LinkMode)
     assert_eq!(codes, BTreeMap::from([("orders", 0), ("nothing", 3)]));
     wait_until_copied(&source, &destination, "orders", 2).await;
     let image = any(&destination).image();
-    let copied = image.configs.topic("orders").and_then(|settings| settings.get("retention.ms"));
+    let copied = image.configs.topic("orders").and_then(|settings| settings.get("segment.ms"));
     assert_eq!(copied.map(String::as_str), Some("86400000"));
 
     // It is read-only, and it goes on.

@@ -28,14 +28,11 @@ use crate::runtimes::AbortOnDrop;
 /// How long a partition with an error is left alone, unless the image brings news before.
 const PARTITION_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Bounds of the wait after a failed request.
-const LINK_BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The wait after a first failed request; it doubles up to `replica.fetch.backoff.ms`.
+const LINK_BACKOFF_MIN: Duration = Duration::from_millis(20);
 
 /// How long a partition may take to append; past it, the round goes on without it.
 const APPEND_DEADLINE: Duration = Duration::from_secs(30);
-
-/// Added to the other side's longest wait before a request counts as lost.
-const FETCH_GRACE: Duration = Duration::from_secs(5);
 
 /// What a fetcher can be told.
 #[derive(Debug)]
@@ -157,7 +154,7 @@ impl Actor for ReplicaFetcher {
             session: FetchSession::default(),
             followers: BTreeMap::new(),
             round: Round::Idle,
-            backoff: LINK_BACKOFF.0,
+            backoff: LINK_BACKOFF_MIN,
         })
     }
 
@@ -255,10 +252,11 @@ impl ReplicaFetcherState {
         let directory = Arc::clone(&self.directory);
         let followers = self.followers.clone();
         let wait = Duration::from_millis(u64::try_from(limits.wait_max_ms).unwrap_or(0));
+        let deadline = wait + self.directory.config.replica_fetch.request_timeout;
         async move {
             let answer = tokio::select! {
                 biased;
-                answer = link.call(Request::from(request), wait + FETCH_GRACE) => answer,
+                answer = link.call(Request::from(request), deadline) => answer,
                 () = interrupt.notified() => return RoundOutcome::Interrupted,
             };
             match answer {
@@ -274,7 +272,7 @@ impl ReplicaFetcherState {
     fn on_round_done(&mut self, outcome: RoundOutcome) {
         match outcome {
             RoundOutcome::Answered { session_id, failed } => {
-                self.backoff = LINK_BACKOFF.0;
+                self.backoff = LINK_BACKOFF_MIN;
                 self.session.on_response(session_id);
                 for (id, error) in failed {
                     self.hold(id, &error);
@@ -313,7 +311,7 @@ impl ReplicaFetcherState {
     fn back_off(&mut self) {
         self.round = Round::BackingOff;
         self.myself.send_after(self.backoff, || ReplicaFetcherMsg::BackoffTimeout);
-        self.backoff = (self.backoff * 2).min(LINK_BACKOFF.1);
+        self.backoff = (self.backoff * 2).min(self.directory.config.replica_fetch.backoff);
     }
 
     fn on_backoff_timeout(&mut self) {

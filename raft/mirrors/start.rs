@@ -234,7 +234,7 @@ impl Start<'_> {
             if key == config::MIRROR_NAME || self.excluded_settings.matches(key) {
                 continue;
             }
-            match config::check_topic_setting(key, value) {
+            match config::check_copied_topic_setting(key, value) {
                 Ok(()) => {
                     copied.insert(key.clone(), value.clone());
                 }

@@ -248,6 +248,7 @@ fn offsets_topic(script: &mut Script, args: &Arguments<'_>) -> Vec<String> {
         name: CONSUMER_OFFSETS,
         partitions: args.get("partitions").unwrap_or(1),
         replication_factor: args.get("rf").unwrap_or(3),
+        segment_bytes: Some(104_857_600),
     };
     let id = script.fresh_ids(1)[0];
     let decision = script.image.decide_create_internal_topic(topic, id, 0);

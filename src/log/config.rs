@@ -26,8 +26,9 @@ pub struct LogConfig {
     pub max_message_bytes: u32,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampKind,
-    /// `flush.messages=1`: every group of appends is synced before it is acknowledged.
-    pub sync_appends: bool,
+    /// `flush.messages`: a group of appends is synced before it is acknowledged when as many
+    /// records are unsynced; 1 syncs every group.
+    pub flush_messages: i64,
     /// `producer.id.expiration.ms`: state of a producer idle for longer is forgotten.
     pub producer_id_expiration_ms: i64,
 }
@@ -42,7 +43,7 @@ impl Default for LogConfig {
             index_interval_bytes: 4_096,
             max_message_bytes: 1_048_588,
             timestamp_type: TimestampKind::CreateTime,
-            sync_appends: false,
+            flush_messages: i64::MAX,
             producer_id_expiration_ms: 24 * 3_600 * 1_000,
         }
     }

@@ -154,11 +154,12 @@ impl PartitionLog {
             return Ok(());
         }
         self.check_open()?;
-        let written = self.write_staged();
+        let sync = self.next_offset.0 - self.recovery_point.0 >= self.config.flush_messages;
+        let written = self.write_staged(sync);
         self.or_close(written)?;
         self.active.publish();
         self.view.set_log_end(self.next_offset);
-        if self.config.sync_appends {
+        if sync {
             self.recovery_point = self.next_offset;
         }
         let log_start = self.view.log_start();
@@ -169,10 +170,10 @@ impl PartitionLog {
         Ok(())
     }
 
-    fn write_staged(&mut self) -> Result<(), Error> {
+    fn write_staged(&mut self, sync: bool) -> Result<(), Error> {
         self.active.write_staged(&self.files)?;
         self.write_aborts()?;
-        if self.config.sync_appends {
+        if sync {
             self.sync_all()?;
         }
         Ok(())

@@ -44,6 +44,7 @@ mod stopping;
 
 use protocol::ids::{LeaderEpoch, TimestampMs};
 
+use crate::retry::FailureRetries;
 use crate::states::{DesiredState, MirrorState};
 use crate::stored::StoredState;
 
@@ -98,6 +99,8 @@ pub struct Lead {
     pub record: ControllerRecord,
     /// Spreads the retries of many partitions; any number, the same for the whole leadership.
     pub jitter_seed: u64,
+    /// How failures are tried again.
+    pub retries: FailureRetries,
 }
 
 /// A leadership together with the newest durable row.

@@ -3,9 +3,6 @@
 /// How long a source may be unreachable before its partitions are FAILED, in milliseconds.
 pub const UNREACHABLE_LIMIT_MS: i64 = 30_000;
 
-/// Attempts after which an ordinary failure is for good.
-pub const ATTEMPTS_MAX: i16 = 100;
-
 /// How often a missing right is tried again, in milliseconds.
 pub const AUTHORIZATION_RETRY_MS: i64 = 60_000;
 
@@ -20,10 +17,26 @@ pub struct Backoff {
     pub jitter_percent: i64,
 }
 
+/// How ordinary failures are tried again: the settings `mirror.failed.retry.*` of a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailureRetries {
+    /// The delays.
+    pub backoff: Backoff,
+    /// Attempts after which a failure is for good; 0 never tries again.
+    pub attempts_max: i16,
+}
+
+impl Default for FailureRetries {
+    /// The settings' defaults: 1 s doubling to 300 s, 100 attempts.
+    fn default() -> FailureRetries {
+        FailureRetries {
+            backoff: Backoff { initial_ms: 1_000, max_ms: 300_000, jitter_percent: 20 },
+            attempts_max: 100,
+        }
+    }
+}
+
 impl Backoff {
-    /// Ordinary failures: 1 s doubling to 300 s.
-    pub const FAILURE: Backoff =
-        Backoff { initial_ms: 1_000, max_ms: 300_000, jitter_percent: 20 };
     /// Probes of an unreachable source: 1 s doubling to 60 s.
     pub const PROBE: Backoff = Backoff { initial_ms: 1_000, max_ms: 60_000, jitter_percent: 20 };
     /// Calls inside the cluster (coordinator, controller, own log): 50 ms doubling to 5 s.
@@ -63,7 +76,7 @@ mod tests {
             for (attempt, base) in
                 [(1, 1_000), (2, 2_000), (3, 4_000), (9, 256_000), (40, 300_000)]
             {
-                let delay = Backoff::FAILURE.delay_ms(attempt, seed);
+                let delay = FailureRetries::default().backoff.delay_ms(attempt, seed);
                 assert!((base * 8 / 10..=base * 12 / 10).contains(&delay), "{attempt}: {delay}");
             }
         }

@@ -161,7 +161,7 @@ async fn a_link_looks_up_the_address_each_time() {
     let book = address.clone();
     let link = TcpLink::new(
         &(Arc::new(move || book.lock().unwrap().clone()) as crate::AddressBook),
-        &TcpLinkOptions::new("node-1", 3),
+        &TcpLinkOptions::new("node-1", Duration::from_secs(3), 3),
     );
     let unknown = link.call(request(), Duration::from_millis(50)).await.unwrap_err();
     assert!(matches!(unknown, LinkError::Unreachable { .. }), "{unknown:?}");

@@ -33,11 +33,15 @@ pub struct TcpLinkOptions {
 
 impl TcpLinkOptions {
     /// Over TCP, with quick attempts: peers of one cluster are near.
-    pub fn new(client_id: impl Into<String>, seed: u64) -> TcpLinkOptions {
+    pub fn new(
+        client_id: impl Into<String>,
+        connect_timeout: Duration,
+        seed: u64,
+    ) -> TcpLinkOptions {
         TcpLinkOptions {
             connection: ConnectionOptions {
                 client_id: client_id.into(),
-                connect_timeout: Duration::from_secs(3),
+                connect_timeout,
                 ..ConnectionOptions::default()
             },
             backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(500) },

@@ -65,6 +65,18 @@ pub enum Error {
         /// What its fields come to.
         actual: i64,
     },
+    /// A record of a compressed batch is longer than the topic allows.
+    #[error(
+        "record {index} has {announced} bytes, the topic's max.decompressed.message.bytes is {max}"
+    )]
+    TooLong {
+        /// The record's number in the batch, from 0.
+        index: i32,
+        /// The length in front of it.
+        announced: i64,
+        /// The topic's limit.
+        max: i64,
+    },
     /// A length or count that is negative, or a varint that is too long.
     #[error("record {index} has an impossible {what}")]
     Impossible {
@@ -265,12 +277,18 @@ pub(crate) struct RecordScan<R> {
     consumed: i64,
     index: i32,
     count: i32,
+    record_bytes_max: i64,
 }
 
 impl<R: BufRead> RecordScan<R> {
     /// A walk over the `count` records that `input` yields.
     pub(crate) fn new(input: R, count: i32) -> RecordScan<R> {
-        RecordScan { input, consumed: 0, index: 0, count }
+        RecordScan { input, consumed: 0, index: 0, count, record_bytes_max: i64::MAX }
+    }
+
+    /// Ends with an error at a record that announces more bytes, before it is decompressed.
+    pub(crate) fn with_record_bytes_max(self, record_bytes_max: i64) -> RecordScan<R> {
+        RecordScan { record_bytes_max, ..self }
     }
 
     /// How many plain bytes were read so far.
@@ -288,6 +306,9 @@ impl<R: BufRead> RecordScan<R> {
         }
         let (index, count) = (self.index, self.count);
         let announced = i64::from(self.varint("length").map_err(|fault| fault.at(index, count))?);
+        if announced > self.record_bytes_max {
+            return Err(Error::TooLong { index, announced, max: self.record_bytes_max });
+        }
         let start = self.consumed;
         let shape = self.read_shape(announced).map_err(|fault| fault.at(index, count))?;
         let actual = self.consumed - start;

@@ -195,14 +195,42 @@ def test_admin_calls(sut, unique):
     entries = admin.describe_configs([resource])[resource].result(10)
     assert entries["max.message.bytes"].value == "123456"
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[
-        ConfigEntry("retention.ms", "777777", incremental_operation=AlterConfigOpType.SET)])
+        ConfigEntry("segment.ms", "777777", incremental_operation=AlterConfigOpType.SET)])
     admin.incremental_alter_configs([change])[change].result(10)
     harness.eventually(lambda: admin.describe_configs([resource])[resource].result(10)
-                       ["retention.ms"].value == "777777", 10, "the altered config")
+                       ["segment.ms"].value == "777777", 10, "the altered config")
     cluster = admin.describe_cluster().result(10)
     assert len(cluster.nodes) == sut.nodes and cluster.cluster_id == sut.cluster_id
     admin.delete_topics([topic])[topic].result(10)
     harness.eventually(lambda: topic not in admin.list_topics(timeout=5).topics, 10, "deletion")
+
+
+NOT_ACTED_ON = {"cleanup.policy": "compact", "retention.ms": "60000", "retention.bytes": "1",
+                "flush.ms": "5", "file.delete.delay.ms": "1", "compression.gzip.level": "2",
+                "remote.storage.enable": "true", "delete.retention.ms": "5"}
+WHAT_IS_THE_CASE = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1",
+                    "file.delete.delay.ms": "0", "remote.storage.enable": "false"}
+
+
+@pytest.mark.quick
+def test_settings_that_nothing_acts_on_are_refused(sut, unique):
+    """What they ask for would silently not happen: neither a new nor an old topic gets them."""
+    if sut.name == "kafka":
+        pytest.skip("Kafka acts on them")
+    admin = harness.admin(sut.bootstrap)
+    old = create(sut, unique("old"), partitions=1, **WHAT_IS_THE_CASE)
+    for key, value in NOT_ACTED_ON.items():
+        name = unique("new")
+        with pytest.raises(KafkaException) as made:
+            admin.create_topics([NewTopic(name, 1, config={key: value})])[name].result(10)
+        change = ConfigResource(ResourceType.TOPIC, old, incremental_configs=[
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)])
+        with pytest.raises(KafkaException) as altered:
+            admin.incremental_alter_configs([change])[change].result(10)
+        for refused in (made, altered):
+            error = refused.value.args[0]
+            assert error.code() == KafkaError.INVALID_CONFIG, (key, error)
+            assert f"'{key}' is not built yet" in error.str(), error
 
 
 def test_bad_writes_get_kafkas_codes(sut, unique):

@@ -84,7 +84,7 @@ def test_the_copy_has_the_topic_id_and_configs(source, destination, mirrors, uni
     assert ids[0] == ids[1]
     described = harness.tool("ConfigCommand", "--bootstrap-server", destination.bootstrap,
                              "--entity-type", "topics", "--entity-name", topic, "--describe")
-    assert "retention.ms=7200000" in described
+    assert "retention.ms=7200000" in described, "copied, though a client could not set it here"
     assert "mirror.name" not in described
 
 

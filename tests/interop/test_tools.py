@@ -65,11 +65,11 @@ def test_groups_are_listed_and_described(sut, topic):
 def test_configs_are_altered_and_described(sut, topic):
     command = ["ConfigCommand", *bootstrap(sut), "--entity-type", "topics", "--entity-name", topic]
     harness.java("org.apache.kafka.tools.ConfigCommand", *command[1:], "--alter", "--add-config",
-                 "retention.ms=1234567")
+                 "segment.ms=1234567")
     described = harness.tool(*command, "--describe")
-    assert "retention.ms=1234567" in described
-    harness.tool(*command, "--alter", "--delete-config", "retention.ms")
-    assert "retention.ms=1234567" not in harness.tool(*command, "--describe")
+    assert "segment.ms=1234567" in described
+    harness.tool(*command, "--alter", "--delete-config", "segment.ms")
+    assert "segment.ms=1234567" not in harness.tool(*command, "--describe")
 
 
 def test_broker_api_versions_are_understood(sut):

@@ -300,9 +300,9 @@ async fn settings_are_shown_as_they_were_set(links: LinkMode) {
     };
     let request = IncrementalAlterConfigsRequest {
         resources: vec![
-            change(2, "t", "retention.ms", "77"),
+            change(2, "t", "segment.ms", "77"),
             change(4, "", "min.insync.replicas", "2"),
-            change(2, "t2", "retention.ms", "77"),
+            change(2, "t2", "segment.ms", "77"),
             change(2, "no", "mirror.name", "m"),
         ],
         validate_only: false,
@@ -335,7 +335,7 @@ async fn settings_are_shown_as_they_were_set(links: LinkMode) {
         let found = answer.results[at].configs.iter().find(|config| config.name == key);
         found.map(|config| (config.value.clone().unwrap_or_default(), config.config_source))
     };
-    assert_eq!(value(0, "retention.ms"), Some(("77".to_owned(), 1)));
+    assert_eq!(value(0, "segment.ms"), Some(("77".to_owned(), 1)));
     assert_eq!(value(0, "min.insync.replicas"), Some(("2".to_owned(), 3)));
     assert_eq!(value(0, "mirror.name"), None);
     assert_eq!(value(1, "min.insync.replicas"), Some(("2".to_owned(), 3)));

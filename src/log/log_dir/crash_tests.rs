@@ -241,6 +241,21 @@ impl Run {
     }
 }
 
+#[test]
+fn records_are_synced_when_as_many_as_flush_messages_wait() {
+    for (appends, kept) in [(2, 0), (3, 3), (5, 3), (6, 6)] {
+        let mut run = Run::new(LogConfig { flush_messages: 3, ..small() });
+        for _ in 0..appends {
+            let step = Step::Produce(vec![1]);
+            let placed = run.placed(&step);
+            run.run(&step, &placed).unwrap();
+        }
+        run.bench.cut_power();
+        run.lease_again();
+        assert_eq!(Model::read(&run.lease).len(), kept, "of {appends} appends");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -259,7 +274,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..25),
         nth in 1u64..80,
     ) {
-        let mut run = Run::new(LogConfig { sync_appends: true, ..small() });
+        let mut run = Run::new(LogConfig { flush_messages: 1, ..small() });
         run.bench.disk.halt_at_sync(nth);
         // What the last acknowledged append left: later cuts may be undone by the crash.
         let mut durable = Model::default();

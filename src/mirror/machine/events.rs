@@ -3,6 +3,7 @@
 use protocol::ids::{LeaderEpoch, Offset, TimestampMs, TopicId};
 
 use crate::epochs::EpochEnd;
+use crate::retry::FailureRetries;
 use crate::states::DesiredState;
 use crate::stored::StoredState;
 use crate::truncation::LogFacts;
@@ -59,6 +60,8 @@ pub enum LeadershipEvent {
         record: ControllerRecord,
         /// Spreads the retries of many partitions.
         jitter_seed: u64,
+        /// How failures are tried again.
+        retries: FailureRetries,
     },
     /// This node leads no more, or the topic is no mirror topic any more.
     LostLeadership,

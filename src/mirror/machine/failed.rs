@@ -5,7 +5,7 @@ use protocol::ids::TimestampMs;
 
 use super::leading::write;
 use super::{Held, MirrorEffect, Outcome, PartitionMirror, SourceError, SourceEvent, Then, keep};
-use crate::retry::{ATTEMPTS_MAX, AUTHORIZATION_RETRY_MS, Backoff, UNREACHABLE_LIMIT_MS};
+use crate::retry::{AUTHORIZATION_RETRY_MS, Backoff, UNREACHABLE_LIMIT_MS};
 use crate::states::MirrorState;
 use crate::stored::{NOT_RETRIED, StoredState};
 
@@ -54,7 +54,7 @@ pub(super) fn judge(
 ) -> Judgement {
     match error {
         SourceError::Unreachable { since } if now.0 - since.0 < UNREACHABLE_LIMIT_MS => {
-            let delay = Backoff::FAILURE.delay_ms(1, held.lead.jitter_seed);
+            let delay = held.lead.retries.backoff.delay_ms(1, held.lead.jitter_seed);
             let limit = since.0 + UNREACHABLE_LIMIT_MS;
             Judgement::Wait { at: TimestampMs(limit.min(now.0 + delay)) }
         }
@@ -96,8 +96,9 @@ fn permanent(held: &Held, reason: String) -> Judgement {
 }
 
 fn counted(held: &Held, attempt: i16, reason: &str) -> Judgement {
-    if attempt >= ATTEMPTS_MAX {
-        return permanent(held, format!("gave up after {ATTEMPTS_MAX} attempts: {reason}"));
+    let attempts_max = held.lead.retries.attempts_max;
+    if attempt >= attempts_max {
+        return permanent(held, format!("gave up after {attempts_max} attempts: {reason}"));
     }
     let attempt = attempt.max(0) + 1;
     Judgement::Fail { failure: Failure::Retrying, row: row(held, attempt, reason.to_owned()) }
@@ -155,7 +156,7 @@ pub(super) fn enter(held: Box<Held>, failure: Failure, now: TimestampMs) -> Outc
         Failure::NotAuthorized => Some(AUTHORIZATION_RETRY_MS),
         Failure::Retrying => {
             let attempt = u32::try_from(held.row.attempt).unwrap_or(1);
-            Some(Backoff::FAILURE.delay_ms(attempt, seed))
+            Some(held.lead.retries.backoff.delay_ms(attempt, seed))
         }
         Failure::ForGood => None,
     };

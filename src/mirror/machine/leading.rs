@@ -18,9 +18,9 @@ pub(super) fn on_leadership(
     now: TimestampMs,
 ) -> Result<Outcome, Error> {
     match event {
-        LeadershipEvent::BecameLeader { leader_epoch, desired, record, jitter_seed } => {
+        LeadershipEvent::BecameLeader { leader_epoch, desired, record, jitter_seed, retries } => {
             check_epoch(&state, leader_epoch)?;
-            let lead = Lead { leader_epoch, desired, record, jitter_seed };
+            let lead = Lead { leader_epoch, desired, record, jitter_seed, retries };
             Ok(become_leader(lead))
         }
         LeadershipEvent::LostLeadership => Ok((

@@ -63,7 +63,8 @@ fn leadership() -> impl Strategy<Value = LeadershipEvent> {
                 leader_epoch,
                 desired,
                 record,
-                jitter_seed
+                jitter_seed,
+                retries: FailureRetries::default(),
             }
         ),
         1 => Just(LeadershipEvent::LostLeadership),
@@ -214,6 +215,7 @@ fn fit(
                 last_mirrored_offset: log.end,
             },
             jitter_seed: 3,
+            retries: FailureRetries::default(),
         }
         .into(),
         PartitionMirror::Loading { .. } => StoreEvent::Read(durable.clone()).into(),

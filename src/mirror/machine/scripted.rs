@@ -9,6 +9,7 @@ use protocol::ids::{LeaderEpoch, Offset, ProducerId, TimestampMs, TopicId};
 use super::*;
 use crate::GOLDEN;
 use crate::epochs::EpochEnd;
+use crate::retry::Backoff;
 use crate::truncation::LogFacts;
 
 /// A command's words: `name key=value flag`.
@@ -68,6 +69,13 @@ impl<'a> Words<'a> {
             last_mirror_epoch: self.epoch("lme"),
             last_mirrored_offset: Offset(self.number("last", -1)),
         }
+    }
+
+    fn retries(&self) -> FailureRetries {
+        let usual = FailureRetries::default();
+        let backoff = Backoff { initial_ms: self.number("initial", 1_000), ..usual.backoff };
+        let attempts_max = i16::try_from(self.number("attempts", 100)).expect("a few attempts");
+        FailureRetries { backoff, attempts_max }
     }
 
     fn log(&self) -> LogFacts {
@@ -175,6 +183,7 @@ impl Script {
                 desired: words.desired(),
                 record: words.record(),
                 jitter_seed: 1,
+                retries: words.retries(),
             }
             .into(),
             "lost-leadership" => LeadershipEvent::LostLeadership.into(),

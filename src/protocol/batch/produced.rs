@@ -46,6 +46,8 @@ pub struct ProduceRules {
     pub compacted: bool,
     /// What `compression.type` asks for; `None` keeps the producer's.
     pub compression: Option<Compression>,
+    /// `max.decompressed.message.bytes`: the longest record of a compressed batch, in bytes.
+    pub decompressed_record_bytes_max: i64,
     /// The broker's time.
     pub now: TimestampMs,
 }
@@ -61,6 +63,7 @@ impl Default for ProduceRules {
             timestamp_after_max_ms: 3_600_000,
             compacted: false,
             compression: None,
+            decompressed_record_bytes_max: i64::MAX,
             now: TimestampMs(0),
         }
     }
@@ -328,7 +331,9 @@ fn scan(batch: &RecordBatch, rules: &ProduceRules) -> Result<Scanned, Refusal> {
                 source: record::Error::Read(source),
             })?;
             let reader = BufReader::with_capacity(DECODE_BUFFER_BYTES, reader.take(limit));
-            scan_records(header, RecordScan::new(reader, header.record_count), rules)
+            let scan = RecordScan::new(reader, header.record_count)
+                .with_record_bytes_max(rules.decompressed_record_bytes_max);
+            scan_records(header, scan, rules)
         }
     }
 }

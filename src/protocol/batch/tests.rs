@@ -176,6 +176,16 @@ fn size_is_checked_against_the_topics_limit() {
 }
 
 #[test]
+fn only_records_of_compressed_batches_have_a_longest_length() {
+    let limit =
+        |decompressed_record_bytes_max| ProduceRules { decompressed_record_bytes_max, ..rules() };
+    let bytes = sample().compression(Compression::Gzip).build();
+    assert_eq!(refusal(&bytes, &limit(5)).code(), ErrorCode::InvalidRecord);
+    assert!(validate_produced(&bytes, &limit(1_000)).is_ok());
+    assert!(validate_produced(&sample().build(), &limit(5)).is_ok());
+}
+
+#[test]
 fn headers_that_contradict_themselves_are_refused() {
     let batch = sample().build_batch();
     let cases: [fn(&mut BatchHeader); 8] = [

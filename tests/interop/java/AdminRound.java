@@ -101,11 +101,11 @@ public final class AdminRound {
 
     private void topics() throws Exception {
         NewTopic wanted = new NewTopic(topic, 3, replication)
-                .configs(Map.of("retention.ms", "86400000", "max.message.bytes", "2000000"));
+                .configs(Map.of("segment.ms", "86400000", "max.message.bytes", "2000000"));
         var created = admin.createTopics(List.of(wanted));
         created.all().get();
         check(created.numPartitions(topic).get() == 3, "createTopics answers the partitions");
-        check(created.config(topic).get().get("retention.ms").value().equals("86400000"),
+        check(created.config(topic).get().get("segment.ms").value().equals("86400000"),
                 "createTopics answers the configs");
         eventually("describeTopics lists three partitions with full ISRs", () -> {
             try {
@@ -138,7 +138,7 @@ public final class AdminRound {
                         .configs(Map.of("no.such.config", "1")))).all().get());
         refused(InvalidConfigurationException.class, "a config of the wrong type",
                 () -> admin.createTopics(List.of(new NewTopic(topic + "-x", 1, (short) 1)
-                        .configs(Map.of("retention.ms", "soon")))).all().get());
+                        .configs(Map.of("segment.ms", "soon")))).all().get());
         refused(UnknownTopicOrPartitionException.class, "describing what is not there",
                 () -> admin.describeTopics(List.of(topic + "-x")).allTopicNames().get());
         refused(UnknownTopicOrPartitionException.class, "deleting what is not there",
@@ -157,16 +157,16 @@ public final class AdminRound {
 
     private void configs() throws Exception {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        ConfigEntry retention = config(resource).get("retention.ms");
-        check(retention.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        ConfigEntry own = config(resource).get("segment.ms");
+        check(own.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG,
                 "a topic's own config says so");
         check(config(resource).get("segment.bytes").isDefault(), "a default says so");
-        alter(resource, "retention.ms", "3600000", AlterConfigOp.OpType.SET);
+        alter(resource, "segment.ms", "3600000", AlterConfigOp.OpType.SET);
         eventually("a set config is seen",
-                () -> config(resource).get("retention.ms").value().equals("3600000"));
-        alter(resource, "retention.ms", null, AlterConfigOp.OpType.DELETE);
+                () -> config(resource).get("segment.ms").value().equals("3600000"));
+        alter(resource, "segment.ms", null, AlterConfigOp.OpType.DELETE);
         eventually("an unset config falls back",
-                () -> config(resource).get("retention.ms").value().equals("604800000"));
+                () -> config(resource).get("segment.ms").value().equals("604800000"));
         refused(InvalidConfigurationException.class, "altering to the wrong type", () -> {
             alter(resource, "max.message.bytes", "many", AlterConfigOp.OpType.SET);
             return null;
