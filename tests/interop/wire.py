@@ -8,7 +8,7 @@ import struct
 import uuid
 
 FETCH, METADATA, API_VERSIONS, CREATE_TOPICS = 1, 3, 18, 19
-DESCRIBE_MIRRORS = 99
+START_MIRROR_TOPICS, DESCRIBE_MIRRORS = 95, 99
 
 
 def varint(value):
@@ -172,6 +172,21 @@ def create_topic_with_id(connection, topic, partitions, replication, identity):
     identity = reader.uuid()
     error = reader.int16()
     return error, identity, reader.compact_string()
+
+
+def start_mirror_topic(connection, mirror, topic, identity, partitions):
+    """StartMirrorTopics for a topic that its client looked up itself. Returns its error."""
+    row = identity.bytes + compact_string(topic) + struct.pack(">i", partitions) + TAGS
+    body = (compact_string(mirror) + compact_array([row]) + compact_array([]) + compact_array([])
+            + TAGS)
+    reader, _ = connection.ask(START_MIRROR_TOPICS, 0, body)
+    reader.int32()
+    error = reader.int16()
+    assert error == 0, f"StartMirrorTopics answered {error}: {reader.compact_string()}"
+    reader.compact_string(), reader.compact_string()
+    assert reader.varint() == 2
+    assert reader.compact_string() == topic
+    return reader.int16()
 
 
 class FetchSession:

@@ -42,6 +42,7 @@ impl MirrorRunner {
             .iter()
             .map(|marker| append_control(partition, end_transaction_marker(marker)))
             .collect();
+        crash_point("mirror-stop-aborts-appended");
         let (answer, done) = (self.answer(), self.answer_once_committed());
         self.directory.runtimes.spawn_data(async move {
             for append in appends {
@@ -95,6 +96,7 @@ impl MirrorRunner {
         let source = image.mirrors.source_cluster_id(&self.mirror).unwrap_or_default();
         let batch = mirror_pid_reset(source, self.directory.clock.now());
         let append = append_control(partition, batch);
+        crash_point("mirror-stop-reset-appended");
         let (answer, done) = (self.answer(), self.answer_once_committed());
         self.directory.runtimes.spawn_data(async move {
             match committed(append).await {
