@@ -50,10 +50,12 @@ step() {
   summary "$logs/$name.log"
 }
 
-# How many tests a log reports, cargo's and pytest's.
+# How many tests a log reports, cargo's and pytest's, and how many of them ran twice.
 counts() {
   awk '/^test result:/ { n += $4; next } / passed/ && / in [0-9.]+s/ { for (i = 2; i <= NF; i++)
-    if ($i ~ /^passed/) n += $(i - 1) } END { if (n) printf "%d tests", n }' "$1"
+    if ($i ~ /^passed/) n += $(i - 1) } /^only client timing failed:/ { again += $NF }
+    END { if (n) printf "%d tests", n; if (again) printf ", %d of them only when rerun", again }' \
+    "$1"
 }
 
 # What a reader needs of a failed step: the failures by name, and its end.
@@ -93,15 +95,18 @@ interop() {
     cargo build --locked -q --release --features failpoints || return
     cp "${CARGO_TARGET_DIR:-$root/target}/release/heliograph" target/gate/heliograph-failpoints
     export HELIOGRAPH_FAILPOINTS_BIN="$root/target/gate/heliograph-failpoints"
+    export INTEROP_SKIPS=fail
     cargo build --locked -q --release || return
   fi
   export HELIOGRAPH_BIN="${CARGO_TARGET_DIR:-$root/target}/$binary/heliograph"
   local suite=("$root/.venv/bin/pytest" tests/interop -o "cache_dir=$root/target/gate/pytest")
-  "${suite[@]}" "${marked[@]}" && return
-  # Real clients' own timeouts can run out on a busy machine: what failed runs once more, alone. A
-  # broken promise fails again.
-  echo 'some tests failed: they run once more'
-  "${suite[@]}" "${marked[@]}" --last-failed
+  local status=0
+  "${suite[@]}" "${marked[@]}" || status=$?
+  # 10 (tests/interop/conftest.py): nothing failed but tests marked client_timing, whose client's
+  # own timeout is known to run out on a busy machine. Those run once more, alone, and the step's
+  # line counts them. Any other failure, any error, and in the full run any skip is final.
+  [ "$status" -eq 10 ] || return "$status"
+  INTEROP_SKIPS= "${suite[@]}" "${marked[@]}" --last-failed
 }
 
 # The licences are checked by tidy too; this adds sources and duplicates where it is installed.

@@ -417,8 +417,13 @@ class Heliograph:
     def __enter__(self):
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, _kind, error, _trace):
+        """A panic in any node's output fails whatever used the cluster."""
+        panics = self.panics()
         self.close()
+        if panics and error is not None:
+            error.add_note(f"and nodes panicked: {panics}")
+        assert error is not None or not panics, panics
 
 
 class Mirrors:

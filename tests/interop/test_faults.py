@@ -59,7 +59,6 @@ def run(links, break_something):
         load.assert_kept(acknowledged, found, f"after {TIMES} times")
         reader.assert_never_went_back(found)
         assert len(reader.seen) > len(acknowledged) // 2, "the reader came along"
-        assert not cluster.panics(), cluster.panics()
 
 
 def crash_and_start(cluster, topic, turn):

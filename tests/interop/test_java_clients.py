@@ -3,6 +3,9 @@
 import harness
 import pytest
 
+pytestmark = pytest.mark.client_timing(
+    reason="the Java clients give up a request after 10 s, a cold JVM on two cores included")
+
 
 @pytest.mark.quick
 def test_admin_client(sut, unique):

@@ -48,6 +48,8 @@ def test_console_consumer_reads_what_the_producer_wrote(sut, topic):
     assert set(text.split("\n")) - {""} == expected
 
 
+@pytest.mark.client_timing(
+    reason="kafka-consumer-groups gives the group coordinator 5 s, from a cold JVM")
 def test_groups_are_listed_and_described(sut, topic):
     harness.tool("consumer.ConsoleConsumer", *bootstrap(sut), "--topic", topic,
                  "--from-beginning", "--max-messages", HOW_MANY, "--group", "described")
