@@ -132,8 +132,9 @@ async fn begin_partition(
         Err(refusal) => return refused_records(id.partition, &refusal),
     };
     if produced.batch.header.is_transactional() {
-        let why = "transactions are not served: no transaction coordinator is built";
-        let error = Error::refused_with(ErrorCode::InvalidTxnState, why);
+        // A request that names its transaction was refused before.
+        let why = "a transactional batch in a request without a transactional id";
+        let error = Error::refused_with(ErrorCode::TransactionalIdAuthorizationFailed, why);
         return refused(id.partition, &error);
     }
     let batches = produced.batch.bytes;
