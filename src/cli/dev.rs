@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use actors::crash_point::crash_point;
 use actors::dev::{DevCluster, DevSpec, World};
 use actors::peers::LinkMode;
 use actors::process::ProcessHandle;
@@ -124,6 +125,7 @@ async fn run_until_asked(arguments: &Arguments, started: Instant) -> Result<()> 
         () = process.ended() => Err(anyhow!("the cluster ended; the log lines above say why")),
         () = interrupt.asked() => Ok(()),
     };
+    crash_point("dev-end-in-order");
     if tokio::time::timeout(STOP_DEADLINE, cluster.stop()).await.is_err() {
         tracing::warn!("the nodes did not stop in order within {STOP_DEADLINE:?}");
     }

@@ -159,13 +159,24 @@ def topic_id(connection, topic):
     return reader.uuid()
 
 
+def create_topic(connection, topic, partitions, replication):
+    """CreateTopics v7. Returns (error code, topic id, message)."""
+    row = (compact_string(topic) + struct.pack(">ih", partitions, replication)
+           + compact_array([]) + compact_array([]) + TAGS)
+    return _created(connection, topic, 7, row)
+
+
 def create_topic_with_id(connection, topic, partitions, replication, identity):
     """CreateTopics v8 with MirrorInfo. Returns (error code, topic id, message)."""
     mirror = b"\1" + identity.bytes + TAGS
     row = (compact_string(topic) + struct.pack(">ih", partitions, replication)
            + compact_array([]) + compact_array([]) + mirror + TAGS)
+    return _created(connection, topic, 8, row)
+
+
+def _created(connection, topic, version, row):
     body = compact_array([row]) + struct.pack(">i?", 10_000, False) + TAGS
-    reader, _ = connection.ask(CREATE_TOPICS, 8, body)
+    reader, _ = connection.ask(CREATE_TOPICS, version, body)
     reader.int32()
     assert reader.varint() == 2
     assert reader.compact_string() == topic
