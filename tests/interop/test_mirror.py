@@ -200,8 +200,7 @@ def test_a_mirror_topic_refuses_writes(source, destination, mirrors, unique, ide
 
 
 @pytest.mark.promise_read_only_is_read_only
-def test_a_mirror_topic_refuses_partitions_and_its_own_config(source, destination, mirrors,
-                                                              unique):
+def test_a_mirror_topic_refuses_partitions(source, destination, mirrors, unique):
     topic = create_topic(source, unique("fixed"), 1)
     mirrors.start("shared", topic)
     mirrors.wait_state("shared", topic, "MIRRORING")
@@ -211,10 +210,39 @@ def test_a_mirror_topic_refuses_partitions_and_its_own_config(source, destinatio
     assert refused.value.args[0].code() == KafkaError.POLICY_VIOLATION
     for part in (topic, "shared", "MIRRORING"):
         assert part in refused.value.args[0].str(), refused.value
+
+
+@pytest.mark.promise_read_only_is_read_only
+@pytest.mark.parametrize("order", [("--add-config", "mirror.name=other"),
+                                   ("--add-config", "mirror.name=shared.stopped"),
+                                   ("--delete-config", "mirror.name")])
+def test_kafkas_own_tools_cannot_change_a_topics_mirror(source, destination, mirrors, unique,
+                                                        order):
+    """INVALID_REQUEST (42), D1; the mirror goes on."""
+    topic = create_topic(source, unique("pinned"), 1)
+    mirrors.start("shared", topic)
+    mirrors.wait_state("shared", topic, "MIRRORING")
     done = harness.tool("ConfigCommand", "--bootstrap-server", destination.bootstrap,
-                        "--entity-type", "topics", "--entity-name", topic, "--alter",
-                        "--add-config", "mirror.name=other", check=False)
-    assert done.returncode != 0 or "Exception" in done.stdout + done.stderr
+                        "--entity-type", "topics", "--entity-name", topic, "--alter", *order,
+                        check=False)
+    assert done.returncode == 1, done.stdout
+    assert ("errors.InvalidRequestException: 'mirror.name' is changed by the commands of mirroring"
+            in done.stderr), done.stderr
+    produce(source, topic, 10)
+    harness.eventually(lambda: len(load.read_all(destination.bootstrap, topic, 1)) == 10, 20,
+                       "records after the refused change")
+    mirrors.wait_state("shared", topic, "MIRRORING", lag=0)
+
+
+def test_a_topic_cannot_be_created_into_a_mirror(destination, mirrors, unique):
+    """INVALID_REQUEST (42), D1. Kafka's own tool knows no such setting and does not even ask."""
+    topic = unique("smuggled")
+    admin = harness.admin(destination.bootstrap)
+    wanted = NewTopic(topic, 1, 1, config={"mirror.name": "shared"})
+    with pytest.raises(KafkaException) as refused:
+        admin.create_topics([wanted])[topic].result(10)
+    assert refused.value.args[0].code() == KafkaError.INVALID_REQUEST, refused.value
+    assert topic not in admin.list_topics(timeout=10).topics
 
 
 def test_clients_consume_a_mirror_topic_in_a_group(source, destination, mirrors, unique):
