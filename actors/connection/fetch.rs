@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use log::{ReadMode, ReadUpTo, ReadView, Role};
+use mirror::epochs::mirrored_lookup;
 use protocol::error_code::ErrorCode;
 use protocol::ids::{
     BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicIdPartition,
@@ -362,13 +363,12 @@ fn divergence(view: &ReadView, wanted: &Wanted) -> Option<(LeaderEpoch, Offset)>
 /// The largest epoch of the log not above `asked`, and where it ends. Above the log's newest epoch
 /// and not above the leader's own, the newest answers (D8).
 pub fn end_offset_for_epoch(view: &ReadView, asked: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
-    if let Some(found) = view.end_offset_for_epoch(asked) {
-        return Some(found);
-    }
-    let newest = view.last_epoch();
-    let between =
-        newest >= LeaderEpoch(0) && asked > newest && asked <= view.serving().leader_epoch;
-    between.then(|| (newest, view.log_end()))
+    // Read first: if a batch comes in between, the lookup finds its epoch, or it does not matter.
+    let (log_end, newest) = (view.log_end(), view.last_epoch());
+    let own = view.serving().leader_epoch;
+    view.end_offset_for_epoch(asked).or_else(|| {
+        mirrored_lookup(asked, own, newest, log_end).map(|end| (end.epoch, end.end_offset))
+    })
 }
 
 fn bounds(id: TopicIdPartition, view: &ReadView) -> PartitionData {

@@ -41,11 +41,12 @@ pub fn may_append(own: LeaderEpoch, batch: LeaderEpoch) -> bool {
     batch <= own
 }
 
-/// The answer of a partition that is not STOPPED to a lookup above its log's newest epoch.
+/// The answer to a lookup above the newest epoch of a leader's log.
 ///
 /// Only batches feed the epoch cache until STOPPED, so the newest epoch in the log is a source's,
 /// below the leader's own. A lookup between the two answers (newest epoch, log end), so that a
-/// follower gets a diverging epoch and not an error. `None`: the usual lookup decides.
+/// follower gets a diverging epoch and not an error, and keeps what it shares with the leader.
+/// `None`: the log has no answer.
 #[must_use]
 pub fn mirrored_lookup(
     asked: LeaderEpoch,
