@@ -4,7 +4,7 @@
 pub mod isr_changes;
 pub mod replica_fetcher;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +108,9 @@ pub struct ReplicasState {
     children: Children<ReplicasChild>,
     shared: BTreeMap<TopicIdPartition, Arc<PartitionShared>>,
     fetchers: BTreeMap<NodeId, ReplicaFetcherHandle>,
+    /// Fetchers that were spawned and have not reported: a second one of the same leader would copy
+    /// everything twice, and be told of no change.
+    starting_fetchers: BTreeSet<NodeId>,
     /// Which leader each follower copies from.
     assigned: BTreeMap<TopicIdPartition, NodeId>,
     /// Partitions that ended too often, until this actor or the node starts again.
@@ -148,6 +151,7 @@ impl Actor for Replicas {
             children: Children::default(),
             shared: BTreeMap::new(),
             fetchers: BTreeMap::new(),
+            starting_fetchers: BTreeSet::new(),
             assigned: BTreeMap::new(),
             offline: BTreeMap::new(),
             caught_up: false,
@@ -420,6 +424,9 @@ impl ReplicasState {
     }
 
     fn spawn_fetcher(&mut self, leader: NodeId) {
+        if !self.starting_fetchers.insert(leader) {
+            return;
+        }
         let args = ReplicaFetcherArgs { directory: Arc::clone(&self.directory), leader };
         let myself = self.myself.clone();
         self.directory.runtimes.spawn_data(async move {
@@ -432,6 +439,7 @@ impl ReplicasState {
     }
 
     fn on_fetcher_started(&mut self, leader: NodeId, started: Started<ReplicaFetcherMsg>) {
+        self.starting_fetchers.remove(&leader);
         let child = ReplicasChild::Fetcher(leader);
         match started {
             Ok(actor) => {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use actors::node::Victim;
 use actors::peers::LinkMode;
+use actors::supervision::ChildKind;
 use protocol::error_code::ErrorCode;
 use protocol::ids::{NodeId, TopicIdPartition};
 
@@ -14,6 +16,7 @@ over_both_links! {
     a_diverged_leader_truncates_and_all_logs_become_equal,
     a_leader_that_crashed_with_records_of_its_own_comes_back_without_them,
     too_few_in_sync_replicas_refuse_writes_until_one_is_back,
+    a_node_copies_from_each_leader_with_one_fetcher,
 }
 
 const NODES: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
@@ -145,6 +148,21 @@ async fn too_few_in_sync_replicas_refuse_writes_until_one_is_back(links: LinkMod
     let mut read: Vec<String> = fixture.read(id).await.into_values().collect();
     read.retain(|value| value != "two");
     assert_eq!(read, ["three", "three again"]);
+    fixture.cluster.stop().await;
+}
+
+async fn a_node_copies_from_each_leader_with_one_fetcher(links: LinkMode) {
+    let mut fixture = Fixture::start("fetchers", 3, links, &[]).await;
+    // Many partitions of a leader come in one change, while its fetcher is not up yet.
+    fixture.create("t", 12, 3).await;
+    for partition in 0..12 {
+        fixture.wait_for_isr(fixture.id("t", partition), &[1, 2, 3]).await;
+    }
+    for id in NODES {
+        let node = fixture.cluster.handle().node(id).await.unwrap();
+        let ended = node.kill(Victim::ChildrenOf(ChildKind::Replicas)).await;
+        assert_eq!(ended, 12 + 2, "partitions, and a fetcher for each other node, on {id}");
+    }
     fixture.cluster.stop().await;
 }
 
