@@ -85,6 +85,12 @@ impl FetchSession {
         self.positions.get(&id)
     }
 
+    /// Whether the other side has a partition in its session, and keeps to itself what it told of
+    /// it before.
+    pub fn has_sent(&self, id: TopicIdPartition) -> bool {
+        self.sent.contains_key(&id)
+    }
+
     /// Every partition of the session.
     pub fn partitions(&self) -> impl Iterator<Item = (&TopicIdPartition, &FetchPosition)> {
         self.positions.iter()

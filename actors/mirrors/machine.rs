@@ -3,6 +3,7 @@
 //! the effects are carried out in `machine/effects.rs`.
 
 mod effects;
+mod log_start;
 mod remote;
 mod stop;
 
@@ -23,6 +24,7 @@ use protocol::ids::{LeaderEpoch, Offset};
 use ractor::{ActorRef, RpcReplyPort};
 use raft::{MirrorDesired, MirrorName, MirrorRole, MirrorStop};
 
+use self::log_start::SourceStart;
 use super::SourcePartition;
 use crate::clock::millis;
 use crate::directory::Directory;
@@ -65,6 +67,15 @@ pub enum MirrorInput {
     FollowersMoved,
     /// The high watermark may have moved.
     HighWatermarkMoved,
+    /// The log did not take the source's log start.
+    LogStartRefused {
+        /// The leadership.
+        generation: u64,
+        /// The source's log start.
+        wanted: Offset,
+        /// What it was above.
+        high_watermark: Offset,
+    },
     /// The mirror's actor was restarted and fetches nothing yet.
     MirrorRestarted,
     /// An operator asks again for what is wanted already: FAILED tries at once.
@@ -112,6 +123,7 @@ pub struct MirrorRunner {
     desired: DesiredState,
     record: ControllerRecord,
     awaited: Awaited,
+    source_start: SourceStart,
     /// Number of this leadership: answers to an earlier one's effects are dropped.
     generation: u64,
     timer: u64,
@@ -138,6 +150,7 @@ impl MirrorRunner {
             desired,
             record,
             awaited: Awaited::default(),
+            source_start: SourceStart::default(),
             generation: partition.directory.entropy.next_u64(),
             timer: 0,
             fetching: None,
@@ -247,6 +260,7 @@ impl MirrorRunner {
 
     /// Looks whether something awaited has come.
     fn look(&mut self, partition: &mut PartitionState) {
+        self.follow_source_start();
         if let Some(end) = self.awaited.followers
             && partition.followers_hold_at_most(end)
         {
@@ -290,6 +304,11 @@ impl MirrorRunner {
                 }
             }
             MirrorInput::FollowersMoved | MirrorInput::HighWatermarkMoved => self.look(partition),
+            MirrorInput::LogStartRefused { generation, wanted, high_watermark } => {
+                if generation == self.generation {
+                    self.on_log_start_refused(wanted, high_watermark);
+                }
+            }
             MirrorInput::MirrorRestarted => {
                 if self.machine.state() == MirrorState::Mirroring {
                     self.start_fetching(self.leader_epoch);

@@ -190,6 +190,9 @@ pub struct MirrorFetcherState {
     id: FetcherId,
     client_id: String,
     session: FetchSession,
+    /// The next request opens another session: what this one told of a partition, such as a log
+    /// start, may not have been taken, and it does not tell it twice.
+    renew: bool,
     /// Its parts of the mirror's and of the node's memory.
     seats: [Seat; 2],
     partitions: BTreeMap<TopicIdPartition, Assigned>,
@@ -261,6 +264,7 @@ impl Actor for MirrorFetcher {
             id,
             client_id,
             session: FetchSession::default(),
+            renew: false,
             partitions: BTreeMap::new(),
             outstanding: BTreeMap::new(),
             stage: Stage::Idle,
@@ -312,6 +316,7 @@ impl MirrorFetcherState {
             failures: 0,
         };
         self.partitions.insert(id, assigned);
+        self.renew |= self.session.has_sent(id);
         self.position(id);
         self.short_until = Instant::now() + SHORT_WAITS_FOR;
         self.wake();
@@ -409,6 +414,9 @@ impl MirrorFetcherState {
         if self.session.is_idle() {
             self.stage = Stage::Idle;
             return;
+        }
+        if std::mem::take(&mut self.renew) {
+            self.session.restart();
         }
         let short = Instant::now() < self.short_until;
         let mut limits = FetchLimits::from(&self.directory.config.mirror_fetch);

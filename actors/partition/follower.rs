@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use log::{Origin, ReadView};
+use log::{LogDir, Origin, ReadView};
 use protocol::error_code::ErrorCode;
 use protocol::ids::{LeaderEpoch, Offset};
 use ractor::RpcReplyPort;
@@ -49,11 +49,9 @@ impl PartitionState {
             view.advance_high_watermark(incarnation, leader_high_watermark.min(end));
             FollowerPosition::of(view)
         };
-        if append.log_start > view.log_start() && append.log_start <= view.log_end() {
-            log_dir.set_log_start(&self.lease, append.log_start, Box::new(drop));
-        }
         if append.batches.is_empty() {
-            return send(reply, Ok(finish(&view)));
+            send(reply, Ok(finish(&view)));
+            return self.raise_log_start(&log_dir, append.log_start);
         }
         let command = log::Append {
             batches: append.batches,
@@ -69,6 +67,23 @@ impl PartitionState {
                 send(reply, result.map(|_| finish(&view)).map_err(Error::from));
             }),
         );
+        self.raise_log_start(&log_dir, append.log_start);
+    }
+
+    /// Follows the leader's log start, once what came with it is in the log and has moved the high
+    /// watermark. One that is above it all the same needs no other try: the leader tells its start
+    /// again with the high watermark that allows it.
+    fn raise_log_start(&self, log_dir: &LogDir, to: Offset) {
+        if to <= self.lease.view.log_start() {
+            return;
+        }
+        let id = self.shared.id();
+        let raised = move |result: Result<Offset, log::Error>| {
+            if let Err(error) = result {
+                tracing::debug!(partition = %id, %to, %error, "the log start waits");
+            }
+        };
+        log_dir.set_log_start(&self.lease, to, Box::new(raised));
     }
 
     pub(super) fn on_diverged(

@@ -198,8 +198,11 @@ impl PartitionState {
             return send(reply, Err(Error::refused(ErrorCode::NotLeaderOrFollower)));
         };
         let leader_epoch = leader.epoch;
-        let admitted = match &self.mirror {
-            Some(mirror) => mirror.admit_batches(&batches, leader_epoch),
+        let admitted = match &mut self.mirror {
+            Some(mirror) => {
+                mirror.on_source_start(source_log_start);
+                mirror.admit_batches(&batches, leader_epoch)
+            }
             None => Err(Error::refused(ErrorCode::NotLeaderOrFollower)),
         };
         let log_dir = match admitted.and_then(|()| self.directory.log_dir()) {
@@ -208,9 +211,6 @@ impl PartitionState {
         };
         let now = self.directory.clock.now();
         let view = std::sync::Arc::clone(&self.lease.view);
-        if source_log_start > view.log_start() && source_log_start <= view.log_end() {
-            log_dir.set_log_start(&self.lease, source_log_start, Box::new(drop));
-        }
         if batches.is_empty() {
             return send(reply, Ok(FollowerPosition::of(&view)));
         }

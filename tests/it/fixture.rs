@@ -283,8 +283,13 @@ impl Fixture {
 
     /// Everything a consumer reads of a partition: values by offset.
     pub async fn read(&self, id: TopicIdPartition) -> BTreeMap<i64, String> {
+        self.read_from(id, 0).await
+    }
+
+    /// As [`Fixture::read`], from an offset on.
+    pub async fn read_from(&self, id: TopicIdPartition, from: i64) -> BTreeMap<i64, String> {
         let mut found = BTreeMap::new();
-        let mut next = 0;
+        let mut next = from;
         let end = Instant::now() + PATIENCE;
         loop {
             let answer = match self.seen(id).leader {

@@ -8,8 +8,10 @@
 
 mod cluster;
 mod fixture;
+mod mirror_commands;
 
 mod first_start;
+mod mirror_log_start;
 mod mirror_supervision;
 mod replication;
 mod serving;

@@ -7,18 +7,12 @@ use actors::node::Victim;
 use actors::peers::LinkMode;
 use actors::supervision::ChildKind;
 use protocol::error_code::ErrorCode;
-use protocol::ids::{NodeId, TopicIdPartition};
-use protocol::messages::create_mirror_request::CreatableMirrorConfig;
-use protocol::messages::start_mirror_topics_request::StartMirrorTopic;
-use protocol::messages::{
-    CreateMirrorRequest, CreateMirrorResponse, StartMirrorTopicsRequest, StartMirrorTopicsResponse,
-};
+use protocol::ids::NodeId;
 
-use crate::fixture::{Fixture, OpenConnection, eventually, over_both_links};
+use crate::fixture::{Fixture, OpenConnection, over_both_links};
 
 over_both_links! { killed_mirrors_go_on_where_they_were }
 
-const MIRROR: &str = "dr";
 const PARTITIONS: i32 = 3;
 
 async fn killed_mirrors_go_on_where_they_were(links: LinkMode) {
@@ -28,8 +22,10 @@ async fn killed_mirrors_go_on_where_they_were(links: LinkMode) {
     write(&source, "first", &mut written).await;
     let settings = [("mirror.topic.num.partitions", "3")];
     let mut destination = Fixture::start("destination", 3, links, &settings).await;
-    start_mirror(&destination, &source.cluster.bootstrap()).await;
-    wait_until_copied(&destination, &written).await;
+    destination.create_mirror(&source.cluster.bootstrap()).await;
+    destination.start_mirroring("t").await;
+    destination.wait_for_replicas("t", 3).await;
+    destination.wait_for_copy("t", &written).await;
 
     for victim in [Victim::ChildrenOf(ChildKind::Mirrors), Victim::Part(ChildKind::Mirrors)] {
         for id in [1, 2, 3].map(NodeId) {
@@ -38,7 +34,7 @@ async fn killed_mirrors_go_on_where_they_were(links: LinkMode) {
             let before = node.parts().await;
             assert!(node.kill(victim).await > 0, "{victim:?}");
             write(&source, &format!("{victim:?}-{id}"), &mut written).await;
-            wait_until_copied(&destination, &written).await;
+            destination.wait_for_copy("t", &written).await;
             assert!(connection.answers().await);
             let mut after = node.parts().await;
             if victim == Victim::Part(ChildKind::Mirrors) {
@@ -51,7 +47,7 @@ async fn killed_mirrors_go_on_where_they_were(links: LinkMode) {
         let crashed = NodeId(round);
         destination.cluster.crash_node(crashed).await;
         write(&source, &format!("crashed-{round}"), &mut written).await;
-        wait_until_copied(&destination, &written).await;
+        destination.wait_for_copy("t", &written).await;
         destination.cluster.start_node(crashed).await.unwrap();
         destination.reconnect().await;
         for partition in 0..PARTITIONS {
@@ -77,37 +73,5 @@ async fn write(source: &Fixture, name: &str, written: &mut Written) {
             let offset = source.produce(id, &value).await;
             written.entry(partition).or_default().insert(offset, value);
         }
-    }
-}
-
-async fn start_mirror(destination: &Fixture, bootstrap: &str) {
-    let request = CreateMirrorRequest {
-        mirror_name: MIRROR.to_owned(),
-        config: vec![CreatableMirrorConfig {
-            name: "bootstrap.servers".to_owned(),
-            value: Some(bootstrap.to_owned()),
-        }],
-        ..CreateMirrorRequest::default()
-    };
-    let created: CreateMirrorResponse = destination.ask(1, request).await;
-    assert_eq!(created.error_code, 0, "{created:?}");
-    let request = StartMirrorTopicsRequest {
-        mirror_name: MIRROR.to_owned(),
-        topics: vec![StartMirrorTopic {
-            topic_name: "t".to_owned(),
-            ..StartMirrorTopic::default()
-        }],
-        ..StartMirrorTopicsRequest::default()
-    };
-    let started: StartMirrorTopicsResponse = destination.ask(1, request).await;
-    assert_eq!((started.error_code, started.topics[0].error_code), (0, 0), "{started:?}");
-    destination.wait_for_replicas("t", 3).await;
-}
-
-/// Waits until the destination has exactly what was written, at the same offsets.
-async fn wait_until_copied(destination: &Fixture, written: &Written) {
-    for (partition, records) in written {
-        let id: TopicIdPartition = destination.id("t", *partition);
-        eventually("the copy is whole", async || destination.read(id).await == *records).await;
     }
 }
