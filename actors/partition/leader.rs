@@ -271,13 +271,17 @@ impl PartitionState {
     }
 
     fn maybe_expand_isr(&mut self, follower: NodeId) {
-        let high_watermark = self.lease.view.high_watermark();
+        let (high_watermark, log_end) =
+            (self.lease.view.high_watermark(), self.lease.view.log_end());
         let Role::Leader(leader) = &mut self.role else {
             return;
         };
         let Some(epoch_start) = leader.epoch_start else {
             return;
         };
+        // A mirror that was started again has cut its log below where the epoch began, and its
+        // source may never have as much: who holds all there is holds all of the epoch before.
+        let epoch_start = epoch_start.min(log_end);
         if !leader.replicas.may_join(follower, high_watermark, epoch_start)
             || !self.directory.may_be_in_sync(follower)
         {

@@ -12,6 +12,7 @@ mod mirror_commands;
 
 mod first_start;
 mod mirror_log_start;
+mod mirror_started_again;
 mod mirror_supervision;
 mod replication;
 mod serving;
