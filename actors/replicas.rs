@@ -108,8 +108,8 @@ pub struct ReplicasState {
     children: Children<ReplicasChild>,
     shared: BTreeMap<TopicIdPartition, Arc<PartitionShared>>,
     fetchers: BTreeMap<NodeId, ReplicaFetcherHandle>,
-    /// Fetchers that were spawned and have not reported: a second one of the same leader would copy
-    /// everything twice, and be told of no change.
+    /// Fetchers that were spawned and have not reported: a second one of the same leader would
+    /// copy everything twice, and be told of no change.
     starting_fetchers: BTreeSet<NodeId>,
     /// Which leader each follower copies from.
     assigned: BTreeMap<TopicIdPartition, NodeId>,

@@ -1,5 +1,5 @@
-"""A failed-over topic is mirrored again while its source lives (spec D7, D8): what was written here
-goes and is counted, what came from the source stays, and every replica is the source's log again.
+"""A failed-over topic is mirrored again while its source lives (spec D7, D8): what was written
+here goes and is counted, what came from the source stays, and every replica is the source's log.
 """
 
 import os

@@ -1,6 +1,6 @@
-//! A stopped topic is mirrored again (D7, D8): what was written here after the stop goes, what came
-//! from the source stays, also on a replica that was down meanwhile; and who asks for an epoch that
-//! only the records that went had is told where the logs part.
+//! A stopped topic is mirrored again (D7, D8): what was written here after the stop goes, what
+//! came from the source stays, also on a replica that was down meanwhile; and who asks for an
+//! epoch that only the records that went had is told where the logs part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
