@@ -292,13 +292,3 @@ def test_a_second_ctrl_c_ends_it_at_once(tmp_path):
         assert set(os.listdir(tmp_path)) <= {"ready.json", "log"}, "the temporary folder stays"
     with running(tmp_path, "--port", "0", binary=FAILPOINTS) as (_, process):
         assert process.interrupt(10) == 0, "not held, the first is enough"
-
-
-def test_two_signals_that_come_together_end_it_at_once(tmp_path):
-    """Both wait while the process is stopped, so the second comes before any orderly end."""
-    with running(tmp_path, "--port", "0") as (_, process):
-        process.child.send_signal(signal.SIGSTOP)
-        process.child.send_signal(signal.SIGINT)
-        process.child.send_signal(signal.SIGTERM)
-        process.child.send_signal(signal.SIGCONT)
-        assert process.child.wait(10) == 130
