@@ -22,19 +22,17 @@ pub mod produce;
 pub mod producer_ids;
 pub mod quorum;
 
+mod answers;
 mod listener_view;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use net::{Frame, FrameReader, Grant};
 use protocol::Reader;
 use protocol::api::{ApiKey, Request, RequestHeader, Response};
 use protocol::error_code::ErrorCode;
-use protocol::fetch_response::fetch_response_chunks;
-use protocol::frame::response_frame;
 use protocol::ids::NodeId;
 use protocol::messages::CreateMirrorResponse;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -76,6 +74,12 @@ pub enum Error {
     /// Nothing was asked for too long (`connections.max.idle.ms`).
     #[error("idle for {for_ms} ms")]
     Idle {
+        /// How long.
+        for_ms: u128,
+    },
+    /// The client takes nothing of an answer.
+    #[error("no byte of an answer was taken for {for_ms} ms")]
+    NotRead {
         /// How long.
         for_ms: u128,
     },
@@ -125,7 +129,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection<S> {
     pub async fn run(self) {
         let Connection { directory, listener, listener_name, stream, peer, closed } = self;
         let (reading, writing) = tokio::io::split(stream);
-        let (queue, answers) = mpsc::channel(CONNECTION_REQUESTS_MAX);
+        let (queue, waiting) = mpsc::channel(CONNECTION_REQUESTS_MAX);
+        let writing_for = Arc::clone(&directory);
         let node = Arc::clone(&directory);
         let context = RequestContext::of_client(node, listener, listener_name, peer.ip());
         let budget = directory.request_budget.clone();
@@ -136,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection<S> {
             tokio::select! {
                 biased;
                 read = read_requests(frames, context, queue, idle_max) => read,
-                written = write_answers(writing, answers) => written,
+                written = answers::write_answers(writing, waiting, &writing_for) => written,
             }
         };
         let ended = tokio::select! {
@@ -219,36 +224,6 @@ fn unregister_controller() -> Response {
         ..CreateMirrorResponse::default()
     }
     .into()
-}
-
-/// Answers in the order of the requests.
-async fn write_answers<W: AsyncWrite + Unpin>(
-    mut writing: W,
-    mut answers: mpsc::Receiver<InFlight>,
-) -> Result<(), Error> {
-    while let Some(next) = answers.recv().await {
-        let InFlight { key, version, correlation_id, begun, _grant, _busy } = next;
-        let answer = begun.finish().await;
-        let mut chunks = match answer {
-            Answer::Response(response) => encode(&response, version, correlation_id)
-                .map_err(|error| Error::Unanswerable { key, version, error })?,
-            Answer::Nothing => continue,
-            Answer::Close => return Ok(()),
-        };
-        net::write_chunks(&mut writing, &mut chunks).await.map_err(net::Error::Io)?;
-    }
-    Ok(())
-}
-
-fn encode(
-    response: &Response,
-    version: i16,
-    correlation_id: i32,
-) -> Result<Vec<Bytes>, protocol::Error> {
-    match response {
-        Response::Fetch(fetch) => fetch_response_chunks(fetch, version, correlation_id),
-        other => response_frame(other, version, correlation_id).map(|frame| vec![frame]),
-    }
 }
 
 /// Serves a request of another node of the cluster over a local link: as a request of the newest

@@ -84,7 +84,8 @@ impl ControllerHandle {
             directory_id: directory.identity.directory_id.0,
             node_id: directory.node_id().0,
             cluster_id: image.cluster.id().map(str::to_string),
-            empty: !self.consensus.is_initialised().await.unwrap_or(true),
+            empty: !directory.identity.had_logs
+                && !self.consensus.is_initialised().await.unwrap_or(true),
         }
     }
 }

@@ -20,7 +20,10 @@ use raft::{MetadataDelta, MetadataImage};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::AppendBudget;
+use crate::admission::{
+    AppendBudget, NODE_APPEND_BYTES_MAX, NODE_REQUEST_BYTES_MAX, NODE_RESPONSE_BYTES_MAX,
+    ResponseBudget,
+};
 use crate::clock::Clock;
 use crate::connection::fetch_sessions::FetchSessions;
 use crate::connection::producer_ids::ProducerIds;
@@ -47,6 +50,9 @@ pub struct Identity {
     pub node_id: NodeId,
     /// Id of its log and metadata directory, made once.
     pub directory_id: DirectoryId,
+    /// Logs of partitions lay in its folder when it started: it is not empty, whatever its
+    /// metadata store says.
+    pub had_logs: bool,
 }
 
 /// Everything a node's parts share.
@@ -69,6 +75,8 @@ pub struct Directory {
     pub append_budget: AppendBudget,
     /// Bytes of requests this node reads and works on at a time.
     pub request_budget: ByteBudget,
+    /// Bytes of records this node holds until clients have read them.
+    pub response_budget: ResponseBudget,
     /// Fetch sessions of clients and followers.
     pub fetch_sessions: FetchSessions,
     /// What fetchers of all mirrors may hold in memory together.
@@ -133,8 +141,7 @@ impl Directory {
     pub fn new(parts: DirectoryParts) -> (Directory, mpsc::UnboundedReceiver<IsrChange>) {
         let (isr_changes, changes) = mpsc::unbounded_channel();
         let network = &parts.config.network;
-        let request_bytes =
-            network.queued_max_request_bytes.unwrap_or(crate::admission::NODE_REQUEST_BYTES_MAX);
+        let request_bytes = network.queued_max_request_bytes.unwrap_or(NODE_REQUEST_BYTES_MAX);
         let request_budget = ByteBudget::new(request_bytes);
         let fetch_sessions = FetchSessions::new(network.fetch_session_slots);
         let settings = Settings::fixed(Arc::clone(&parts.config));
@@ -146,8 +153,9 @@ impl Directory {
             runtimes: parts.runtimes,
             stopped: CancellationToken::new(),
             peers: parts.peers,
-            append_budget: AppendBudget::new(crate::admission::NODE_APPEND_BYTES_MAX),
+            append_budget: AppendBudget::new(NODE_APPEND_BYTES_MAX),
             request_budget,
+            response_budget: ResponseBudget::new(NODE_RESPONSE_BYTES_MAX),
             fetch_sessions,
             mirror_bytes: SharedBudget::new(NODE_BYTES_MAX),
             producer_ids: ProducerIds::default(),

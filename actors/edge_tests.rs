@@ -34,6 +34,7 @@ fn directory(idle_ms: i64) -> Arc<Directory> {
     let settings = config::BrokerConfig::from_settings(properties, config::Profile::Dev).unwrap();
     let (directory, _isr_changes) = Directory::new(DirectoryParts {
         identity: Identity {
+            had_logs: false,
             cluster: "edge".to_owned(),
             node_id: NodeId(1),
             directory_id: DirectoryId(uuid::Uuid::from_u128(1)),

@@ -200,6 +200,7 @@ impl Actor for Node {
         (args, made): Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         let meta = meta::load_or_create(&args.disk, &args.log_path, &args.config, &args.entropy)?;
+        let had_logs = log::log_dir::holds_logs(&args.disk, &args.log_path)?;
         let node_id = NodeId(args.config.node_id);
         let runtimes = Arc::new(match args.data_threads {
             Some(threads) => {
@@ -212,6 +213,7 @@ impl Actor for Node {
                 cluster: args.cluster.clone(),
                 node_id,
                 directory_id: meta.directory_id,
+                had_logs,
             },
             config: Arc::clone(&args.config),
             clock: args.clock,

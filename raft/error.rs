@@ -110,7 +110,7 @@ pub enum Error {
     #[error("Mirror '{mirror}' already exists.")]
     MirrorExists { mirror: String },
     /// No such mirror.
-    #[error("Mirror '{mirror}' does not exist.")]
+    #[error("Mirror '{mirror}' not found or has no configuration.")]
     UnknownMirror { mirror: String },
     /// Another mirror feeds the topic.
     #[error("Topic '{topic}' is {state} in mirror '{mirror}'. It must be stopped there first.")]

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::context::RequestContext;
 use super::fetch_sessions::{SessionPartition, SessionRef, Told, Wanted};
 use super::listener_view::ListenerView;
+use crate::admission::ResponseLoan;
 use crate::partition::{PartitionHandle, waiters::ParkedFetch};
 
 /// The version from which topics are named by id.
@@ -265,6 +266,10 @@ async fn read_partition(
     }
     let mut data = bounds(id, &view);
     if wanted.offset < view.bound(reading.up_to) && (limit > 0 || first) {
+        // What followers ask for is bounded by the number of brokers.
+        let loan =
+            reading.replica.is_none().then(|| context.directory.response_budget.lend(limit));
+        let limit = loan.as_ref().map_or(limit, ResponseLoan::bytes);
         match read_bytes(&view, wanted.offset, limit, reading.up_to, first).await {
             Ok(batches) => {
                 data.high_watermark = batches.high_watermark.0;
@@ -274,7 +279,10 @@ async fn read_partition(
                     let to = batches.next_offset;
                     data.aborted_transactions = Some(aborted(&view, wanted.offset, to));
                 }
-                data.records = Some(batches.bytes);
+                data.records = Some(match loan {
+                    Some(loan) => loan.settle(batches.bytes),
+                    None => batches.bytes,
+                });
             }
             Err(error) => return Read::refused(context, id, error.error_code()),
         }

@@ -24,7 +24,7 @@ pub async fn raft_rpc(directory: Arc<Directory>, request: RaftRpcRequest) -> Raf
     }
 }
 
-/// Whether this node's metadata directory is empty. One whose controller part is not up answers as
+/// Whether this node's folder is empty. One whose controller part is not up answers as
 /// one that is not: the first start then waits.
 pub async fn hello(
     directory: Arc<Directory>,

@@ -109,7 +109,8 @@ async fn gather(
             Some(answer) => {
                 tracing::error!(
                     voter = %voter, cluster = ?answer.cluster_id,
-                    "the voter belongs to a cluster already: empty its folder or this one's"
+                    "the voter's folder is not empty, and a new cluster would delete what is in \
+                     it: bring back the metadata it belongs to, or empty it"
                 );
                 missing.push(*voter);
             }

@@ -20,9 +20,6 @@ use crate::peers::Plane;
 /// Pause before the leader is looked for again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How long a forwarded request may look for a leader and wait for its commit.
-pub const FORWARD_DEADLINE: Duration = Duration::from_secs(30);
-
 /// Sends `request` to the leader of the quorum.
 ///
 /// # Errors
@@ -65,6 +62,10 @@ fn voters_in_turn(directory: &Directory) -> impl FnMut() -> Option<NodeId> + use
     move || if is_voter { None } else { turns.next() }
 }
 
+/// The longest request that is handed on. The controller decides on one at a time, and nothing a
+/// client asks for in good faith comes near.
+const FORWARD_BYTES_MAX: usize = 4 << 20;
+
 /// What a broker adds to a client's request when it hands it on.
 #[derive(Debug, Clone, Default)]
 pub struct Forwarding {
@@ -91,6 +92,11 @@ pub async fn forward(
     let broken =
         |error: protocol::Error| Error::refused_with(ErrorCode::InvalidRequest, error.to_string());
     request.encode(version, &mut body).map_err(broken)?;
+    if body.len() > FORWARD_BYTES_MAX {
+        let size = body.len();
+        let why = format!("The request has {size} bytes, above {FORWARD_BYTES_MAX}: split it.");
+        return Err(Error::refused_with(ErrorCode::InvalidRequest, why));
+    }
     let forward = ForwardRequest {
         principal: forwarding.principal,
         api_key: key.as_i16(),

@@ -40,19 +40,49 @@ pub struct Inputs {
     pub session_alive: bool,
 }
 
-/// How many fresh topic ids a request may need at most.
-pub fn topics_in(request: &Request) -> usize {
-    let own = match request {
-        Request::CreateTopics(request) => request.topics.len(),
-        Request::StartMirrorTopics(request) => request.topics.len(),
-        // A forwarded topic takes at least two bytes.
-        Request::Forward(request) => match ApiKey::from_i16(request.api_key) {
-            Some(ApiKey::CreateTopics | ApiKey::StartMirrorTopics) => request.body.len() / 2,
-            Some(_) | None => 0,
-        },
-        _ => 0,
-    };
-    own + 1
+/// What the controller is asked, taken out of its envelope if a broker handed it on.
+#[derive(Debug)]
+pub struct Asked {
+    request: Request,
+    /// The envelope without its body; `None` if the broker asks for itself.
+    forward: Option<ForwardRequest>,
+}
+
+impl Asked {
+    /// Opens the envelope.
+    ///
+    /// # Errors
+    /// It holds no request.
+    pub fn open(request: Request) -> Result<Asked, Error> {
+        let Request::Forward(mut forward) = request else {
+            return Ok(Asked { request, forward: None });
+        };
+        let key = ApiKey::from_i16(forward.api_key)
+            .filter(|key| *key != ApiKey::Forward)
+            .ok_or_else(|| Error::refused(ErrorCode::UnsupportedVersion))?;
+        let mut reader = Reader::new(std::mem::take(&mut forward.body));
+        let request = Request::decode(key, forward.api_version, &mut reader).map_err(broken)?;
+        Ok(Asked { request, forward: Some(forward) })
+    }
+
+    /// The request itself.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// How many fresh topic ids it needs at most: one for each of its topics, one for an internal
+    /// topic.
+    pub fn topic_ids(&self) -> usize {
+        1 + match &self.request {
+            Request::CreateTopics(request) => request.topics.len(),
+            Request::StartMirrorTopics(request) => request.topics.len(),
+            _ => 0,
+        }
+    }
+}
+
+fn broken(error: protocol::Error) -> Error {
+    Error::refused_with(ErrorCode::InvalidRequest, error.to_string())
 }
 
 /// Decides.
@@ -61,31 +91,15 @@ pub fn topics_in(request: &Request) -> usize {
 /// A request that is none of the controller's.
 pub fn decide(
     image: &MetadataImage,
-    request: &Request,
+    asked: &Asked,
     inputs: &Inputs,
 ) -> Result<Decision<Response>, Error> {
-    match request {
-        Request::Forward(forward) => decide_forward(image, forward, inputs),
-        direct => decide_request(image, direct, inputs, &ForwardRequest::default()),
-    }
-}
-
-fn decide_forward(
-    image: &MetadataImage,
-    forward: &ForwardRequest,
-    inputs: &Inputs,
-) -> Result<Decision<Response>, Error> {
-    let broken =
-        |error: protocol::Error| Error::refused_with(ErrorCode::InvalidRequest, error.to_string());
-    let key = ApiKey::from_i16(forward.api_key)
-        .filter(|key| *key != ApiKey::Forward)
-        .ok_or_else(|| Error::refused(ErrorCode::UnsupportedVersion))?;
-    let version = forward.api_version;
-    let mut reader = Reader::new(forward.body.clone());
-    let request = Request::decode(key, version, &mut reader).map_err(broken)?;
-    let Decision { records, response } = decide_request(image, &request, inputs, forward)?;
+    let Some(forward) = &asked.forward else {
+        return decide_request(image, &asked.request, inputs, &ForwardRequest::default());
+    };
+    let Decision { records, response } = decide_request(image, &asked.request, inputs, forward)?;
     let mut body = BytesMut::new();
-    response.encode(version, &mut body).map_err(broken)?;
+    response.encode(forward.api_version, &mut body).map_err(broken)?;
     let response = ForwardResponse { error_code: 0, body: body.freeze() };
     Ok(Decision::new(records, response.into()))
 }

@@ -17,7 +17,7 @@ use raft::{Decision, MetadataRecord, WorkingImage};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::decide::{self, Inputs};
+use super::decide::{self, Asked, Inputs};
 use super::raft_id;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -204,10 +204,17 @@ impl ControllerLeaderState {
             send(reply, Err(Error::refused(ErrorCode::ThrottlingQuotaExceeded)));
             return Ok(());
         }
-        self.note_contact(&request);
-        let inputs = self.inputs(&request);
-        let learner = learner_of(&request);
-        match decide::decide(self.working.image(), &request, &inputs) {
+        let asked = match Asked::open(request) {
+            Ok(asked) => asked,
+            Err(error) => {
+                send(reply, Err(error));
+                return Ok(());
+            }
+        };
+        self.note_contact(asked.request());
+        let inputs = self.inputs(&asked);
+        let learner = learner_of(asked.request());
+        match decide::decide(self.working.image(), &asked, &inputs) {
             Ok(decision) => self.propose(decision, Some(reply), learner),
             Err(error) => {
                 send(reply, Err(error));
@@ -226,18 +233,16 @@ impl ControllerLeaderState {
         }
     }
 
-    fn inputs(&mut self, request: &Request) -> Inputs {
+    fn inputs(&mut self, asked: &Asked) -> Inputs {
         let entropy = &self.directory.entropy;
         let mut inputs = Inputs {
             config: Arc::clone(&self.directory.config),
-            topic_ids: (0..decide::topics_in(request))
-                .map(|_| TopicId(entropy.next_uuid()))
-                .collect(),
+            topic_ids: (0..asked.topic_ids()).map(|_| TopicId(entropy.next_uuid())).collect(),
             seed: entropy.next_u64(),
             broker_epoch: BrokerEpoch(-1),
             session_alive: false,
         };
-        if let Request::BrokerRegistration(registration) = request {
+        if let Request::BrokerRegistration(registration) = asked.request() {
             let id = NodeId(registration.broker_id);
             let session = self.directory.config.timing.broker_session;
             inputs.session_alive =

@@ -50,10 +50,10 @@ pub struct MirrorTopic {
 }
 
 impl MirrorTopic {
-    /// The desired state in the words of the tools.
+    /// The desired state: how far each partition has come only its own state says.
     pub fn state_word(&self) -> &'static str {
         match self.desired {
-            MirrorDesired::Active => "MIRRORING",
+            MirrorDesired::Active => "ACTIVE",
             MirrorDesired::Paused => "PAUSED",
             MirrorDesired::Stopped => "STOPPING",
         }

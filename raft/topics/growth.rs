@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use protocol::ids::{LeaderEpoch, Offset, PartitionIndex};
+use protocol::ids::{LeaderEpoch, Offset, PartitionIndex, TopicName};
 use protocol::messages::{
     CreatePartitionsRequest, CreatePartitionsResponse,
     create_partitions_request::CreatePartitionsTopic,
     create_partitions_response::CreatePartitionsTopicResult,
 };
 
-use super::{Assignment, check_room, count, partition_records};
+use super::{Assignment, check_room, count, is_internal, partition_records};
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::image::{MetadataImage, TopicImage};
@@ -70,6 +70,7 @@ impl MetadataImage {
             .ok_or_else(|| Error::UnknownTopic { topic: asked.name.clone() })?;
         if authority == Authority::Client {
             check_not_mirrored(topic)?;
+            check_not_internal(&topic.name)?;
         }
         let current = topic.partition_count();
         if asked.count <= current {
@@ -147,6 +148,16 @@ fn records_of(topic: &TopicImage, assignments: &[Assignment]) -> Vec<MetadataRec
         })
     }));
     records
+}
+
+/// What a coordinator keeps lies in the partition that a hash modulo their count gives: with more
+/// of them it would no longer be found.
+fn check_not_internal(topic: &TopicName) -> Result<(), Error> {
+    if !is_internal(topic) {
+        return Ok(());
+    }
+    let reason = format!("The number of partitions of the internal topic '{topic}' is fixed.");
+    Err(Error::InvalidPartitions { reason })
 }
 
 fn check_not_mirrored(topic: &TopicImage) -> Result<(), Error> {

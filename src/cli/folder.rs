@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use log::disk::Disk;
 use tempfile::TempDir;
 
 /// Where the data lies. Dropping a temporary one removes it.
@@ -72,11 +73,21 @@ impl Folder {
             let (path, there) = (path.display(), there.join(", "));
             bail!(
                 "folder {path} holds {there}, but not node-{missing}: a node cannot rejoin its \
-                 cluster with an emptied store yet, so bring node-{missing}'s folder back, or \
+                 cluster with an emptied folder yet, so bring node-{missing}'s folder back, or \
                  choose an empty folder with --dir"
             );
         }
         let voters = |nodes: usize| if nodes < 3 { 1 } else { 3 };
+        let node = |id: usize| path.join(format!("node-{id}"));
+        let has_metadata = |id: usize| node(id).join("metadata").exists();
+        if !(1..=voters(held)).any(has_metadata) && ids.iter().any(|id| has_logs(&node(*id))) {
+            let path = path.display();
+            bail!(
+                "folder {path} holds partition logs, but no metadata that says what they are, \
+                 and a new cluster would delete them: bring node-1/metadata back, or choose \
+                 another --dir"
+            );
+        }
         if held > 0 && (nodes < held || voters(nodes) != voters(held)) {
             let path = path.display();
             let taken_away = match nodes > held {
@@ -90,6 +101,10 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+fn has_logs(node: &Path) -> bool {
+    log::log_dir::holds_logs(&Disk::os(), &node.join("data")).unwrap_or(false)
 }
 
 /// The nodes that have a folder in `path`, in order.
@@ -152,6 +167,18 @@ mod tests {
         folder.check_nodes(5).unwrap();
         let refused = folder.check_nodes(1).unwrap_err().to_string();
         assert!(refused.contains("--nodes 3"), "{refused}");
+    }
+
+    #[test]
+    fn logs_without_any_metadata_make_no_new_cluster() {
+        let folder = Folder::open(None, "test").unwrap();
+        for id in 1..=3 {
+            std::fs::create_dir_all(folder.path().join(format!("node-{id}/data/t-0"))).unwrap();
+        }
+        let refused = folder.check_nodes(3).unwrap_err().to_string();
+        assert!(refused.contains("bring node-1/metadata back"), "{refused}");
+        std::fs::create_dir(folder.path().join("node-2/metadata")).unwrap();
+        folder.check_nodes(3).unwrap();
     }
 
     #[test]

@@ -108,6 +108,14 @@ impl Disk {
         }
     }
 
+    /// Whether opening a file may wait for a device.
+    pub fn may_block(&self) -> bool {
+        match self {
+            Disk::Os(_) => true,
+            Disk::Memory(_) => false,
+        }
+    }
+
     /// The names in a directory, sorted.
     pub fn list(&self, dir: &Path) -> io::Result<Vec<DirectoryEntry>> {
         match self {

@@ -29,6 +29,8 @@ use crate::writer::{Stopped, Writer};
 
 mod open;
 
+pub use open::holds_logs;
+
 /// Open files a process keeps if it is not told otherwise.
 const OPEN_FILES: usize = 10_000;
 /// How often the checkpoints are written (`replica.high.watermark.checkpoint.interval.ms`).

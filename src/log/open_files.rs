@@ -70,6 +70,11 @@ impl FileSlot {
         &self.path
     }
 
+    /// Whether the file is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.load().is_some()
+    }
+
     /// The open file; opens it if it exists.
     pub(crate) fn get(self: &Arc<Self>, files: &Files) -> Result<Arc<DiskFile>, Error> {
         self.get_or(files, |disk| disk.open(&self.path))

@@ -204,6 +204,9 @@ impl Segment {
         buffer: &mut [u8],
         mode: ReadMode,
     ) -> Result<usize, Error> {
+        if mode == ReadMode::CachedOnly && !self.log.is_open() && files.disk.may_block() {
+            return Err(Error::WouldBlock);
+        }
         let file = self.file(files)?;
         let mut filled = 0;
         while filled < buffer.len() {

@@ -208,7 +208,7 @@ def test_a_mirror_topic_refuses_partitions(source, destination, mirrors, unique)
     with pytest.raises(KafkaException) as refused:
         admin.create_partitions([NewPartitions(topic, 4)])[topic].result(10)
     assert refused.value.args[0].code() == KafkaError.POLICY_VIOLATION
-    for part in (topic, "shared", "MIRRORING"):
+    for part in (topic, "shared", "ACTIVE"):
         assert part in refused.value.args[0].str(), refused.value
 
 

@@ -110,6 +110,7 @@ pub(super) struct OsLock {
 #[derive(Clone, Debug)]
 pub struct OsFile {
     file: Arc<File>,
+    /// False once a file system in memory was met, which cannot tell what is cached: all of it is.
     tells_cached: Arc<AtomicBool>,
 }
 
@@ -130,11 +131,29 @@ impl OsFile {
         }
         match self.read_cached(position, buffer) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                if !self.is_in_memory() {
+                    // It might wait for a disk, and there is no asking.
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
                 self.tells_cached.store(false, Ordering::Relaxed);
                 self.file.read_at(buffer, position)
             }
             answer => answer,
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_in_memory(&self) -> bool {
+        const TMPFS: u32 = 0x0102_1994;
+        const RAMFS: u32 = 0x8584_58f6;
+        rustix::fs::fstatfs(&*self.file).is_ok_and(|system| {
+            u32::try_from(system.f_type).is_ok_and(|magic| [TMPFS, RAMFS].contains(&magic))
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_in_memory(&self) -> bool {
+        false
     }
 
     #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! Opening a log directory: lock, clean-stop file, checkpoints, every log, then the writer. Never
 //! runs a command.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -154,6 +155,20 @@ fn open_logs(
     }
     logs.sort_by(|one, other| one.id.cmp(&other.id));
     Ok(logs)
+}
+
+/// Whether a folder holds the log of a partition.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn holds_logs(disk: &Disk, folder: &Path) -> io::Result<bool> {
+    if !disk.exists(folder)? {
+        return Ok(false);
+    }
+    let entries = disk.list(folder)?;
+    Ok(entries.iter().any(|entry| {
+        entry.is_dir && !entry.name.ends_with("-delete") && parse_name(&entry.name).is_some()
+    }))
 }
 
 /// The id of the topic that a log belongs to; zero where a crash took the file that says so.
