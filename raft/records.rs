@@ -355,14 +355,17 @@ pub struct MirrorStop {
     pub leader_epoch: LeaderEpoch,
     /// The epoch of the last mirrored batch; [`LeaderEpoch::NONE`] for an empty log.
     pub last_mirror_epoch: LeaderEpoch,
-    /// The offset of the last mirrored record; −1 for none.
+    /// The offset of the last mirrored record; −1 for none, [`mirror::NEVER_COMPARED`] if the log
+    /// was never compared.
     pub last_mirrored_offset: Offset,
 }
 
 impl MirrorStop {
-    /// Whether a mirroring ended here, and the partition was not just added to a stopped topic.
+    /// Whether a mirroring ended here: the partition was not just added to a stopped topic, and
+    /// its log had been compared with the source's.
     pub fn was_mirrored(&self) -> bool {
         self.leader_epoch != LeaderEpoch::NONE
+            && self.last_mirrored_offset != mirror::NEVER_COMPARED
     }
 }
 

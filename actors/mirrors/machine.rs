@@ -406,7 +406,9 @@ fn wish_of(role: &MirrorRole) -> Option<(MirrorName, DesiredState, ControllerRec
         MirrorRole::None { .. } => None,
         MirrorRole::Mirroring { mirror, desired, adopted, last_stop } => {
             let stop = last_stop.as_deref().filter(|stop| stop.was_mirrored());
-            let record = record_of(stop, !adopted || stop.is_some(), false);
+            // What a topic of the mirror's own making holds came from the source until a stop.
+            let mirrored_before = stop.is_some() || (last_stop.is_none() && !adopted);
+            let record = record_of(stop, mirrored_before, false);
             let desired = match desired {
                 MirrorDesired::Active => DesiredState::Active,
                 MirrorDesired::Paused => DesiredState::Paused,
@@ -424,6 +426,7 @@ fn wish_of(role: &MirrorRole) -> Option<(MirrorName, DesiredState, ControllerRec
 fn record_of(stop: Option<&MirrorStop>, mirrored_before: bool, stopped: bool) -> ControllerRecord {
     ControllerRecord {
         mirrored_before,
+        nothing_mirrored: stop.is_some_and(|stop| stop.last_mirror_epoch == LeaderEpoch::NONE),
         stopped,
         last_mirror_epoch: stop.map_or(LeaderEpoch::NONE, |stop| stop.last_mirror_epoch),
         last_mirrored_offset: stop.map_or(Offset::NONE, |stop| stop.last_mirrored_offset),

@@ -23,4 +23,4 @@ pub use machine::{
     next,
 };
 pub use states::{DesiredState, MirrorState};
-pub use stored::StoredState;
+pub use stored::{NEVER_COMPARED, StoredState};

@@ -10,13 +10,18 @@ use crate::states::MirrorState;
 /// The attempt number that means "never tried again by itself".
 pub const NOT_RETRIED: i16 = -1;
 
+/// The last mirrored offset of a stop that came before the log was ever compared with a source:
+/// none of its records is known to be a copy. Shown as [`Offset::NONE`].
+pub const NEVER_COMPARED: Offset = Offset(-2);
+
 /// The durable row of one mirror partition, as its leader writes it and a new leader reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredState {
     /// The state.
     pub state: MirrorState,
-    /// The state before; for FAILED the one to return to. A row STOPPING whose previous state is
-    /// STOPPING too says that the last mirror epoch and offset in it are final.
+    /// The state before; for FAILED the one to return to, and a stop takes that one over. A row
+    /// STOPPING whose previous state is STOPPING too says that the last mirror epoch and offset in
+    /// it are final.
     pub previous: MirrorState,
     /// How often the work failed in a row; 0 none, [`NOT_RETRIED`] for good.
     pub attempt: i16,
@@ -62,6 +67,12 @@ impl StoredState {
     /// Whether the row says that the stop's last mirror epoch and offset are final.
     pub(crate) fn stop_point_is_final(&self) -> bool {
         self.state == MirrorState::Stopping && self.previous == MirrorState::Stopping
+    }
+
+    /// Whether the stop began before the log was known to hold nothing but what the source has.
+    pub(crate) fn stops_uncompared(&self) -> bool {
+        self.state == MirrorState::Stopping
+            && matches!(self.previous, MirrorState::Unknown | MirrorState::Preparing)
     }
 
     /// The row as WriteMirrorStates carries it.

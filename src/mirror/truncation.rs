@@ -4,6 +4,7 @@
 use protocol::ids::{LeaderEpoch, Offset, ProducerId};
 
 use crate::epochs::EpochEnd;
+use crate::machine::ControllerRecord;
 
 /// What the rules need to know of the partition's own log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,22 +49,31 @@ pub enum Plan {
         /// The newest epoch of our log.
         epoch: LeaderEpoch,
     },
+    /// A stop found nothing that came from a source: all that is here now is local, and goes.
+    CutLocal,
     /// The records are local, from a time before any mirror: cut nothing, fail for good.
     Refuse,
 }
 
 /// Chooses how to find the truncation point.
 ///
-/// `own` and `source` are last mirror epochs (`NONE`: not known). `mirrored_before` is what the
-/// controller's record says of this partition.
+/// `own` and `source` are last mirror epochs (`NONE`: not known). `record` is what the controller's
+/// log says of this partition.
 #[must_use]
-pub fn plan(log: &LogFacts, own: LeaderEpoch, source: LeaderEpoch, mirrored_before: bool) -> Plan {
+pub fn plan(
+    log: &LogFacts,
+    own: LeaderEpoch,
+    source: LeaderEpoch,
+    record: &ControllerRecord,
+) -> Plan {
     let epoch = own.max(source);
     if log.is_empty() {
         Plan::Keep
     } else if epoch != LeaderEpoch::NONE {
         Plan::EndOf { epoch }
-    } else if mirrored_before && log.newest_epoch != LeaderEpoch::NONE {
+    } else if record.nothing_mirrored {
+        Plan::CutLocal
+    } else if record.mirrored_before && log.newest_epoch != LeaderEpoch::NONE {
         Plan::CommonPrefix { epoch: log.newest_epoch }
     } else {
         Plan::Refuse
@@ -144,29 +154,52 @@ mod tests {
         }
     }
 
+    fn record(mirrored_before: bool, nothing_mirrored: bool) -> ControllerRecord {
+        ControllerRecord {
+            mirrored_before,
+            nothing_mirrored,
+            stopped: false,
+            last_mirror_epoch: LeaderEpoch::NONE,
+            last_mirrored_offset: Offset::NONE,
+        }
+    }
+
     fn end(epoch: i32, offset: i64) -> EpochEnd {
         EpochEnd { epoch: LeaderEpoch(epoch), end_offset: Offset(offset) }
     }
 
     #[test]
     fn the_larger_last_mirror_epoch_decides() {
-        let plan = plan(&log(0, 30, 16), LeaderEpoch(5), LeaderEpoch(3), true);
+        let plan = plan(&log(0, 30, 16), LeaderEpoch(5), LeaderEpoch(3), &record(true, false));
         assert_eq!(plan, Plan::EndOf { epoch: LeaderEpoch(5) });
     }
 
     #[test]
     fn an_empty_log_needs_no_cut() {
-        assert_eq!(plan(&log(7, 7, 3), LeaderEpoch(5), LeaderEpoch::NONE, false), Plan::Keep);
+        assert_eq!(
+            plan(&log(7, 7, 3), LeaderEpoch(5), LeaderEpoch::NONE, &record(false, false)),
+            Plan::Keep
+        );
     }
 
     #[test]
     fn local_records_are_never_cut_without_a_known_point() {
         let none = LeaderEpoch::NONE;
-        assert_eq!(plan(&log(0, 3, 0), none, none, false), Plan::Refuse);
+        assert_eq!(plan(&log(0, 3, 0), none, none, &record(false, false)), Plan::Refuse);
         assert_eq!(
-            plan(&log(0, 3, 0), none, none, true),
+            plan(&log(0, 3, 0), none, none, &record(true, false)),
             Plan::CommonPrefix { epoch: LeaderEpoch(0) }
         );
+    }
+
+    #[test]
+    fn what_came_after_a_stop_of_nothing_is_local() {
+        let none = LeaderEpoch::NONE;
+        assert_eq!(plan(&log(0, 3, 0), none, none, &record(true, true)), Plan::CutLocal);
+        // The source's last mirror epoch for us says more.
+        let source = LeaderEpoch(4);
+        let end_of = Plan::EndOf { epoch: source };
+        assert_eq!(plan(&log(0, 3, 0), none, source, &record(true, true)), end_of);
     }
 
     #[test]

@@ -250,8 +250,8 @@ fn row_of(
     };
     let stored_epoch = stored.map(|row| row.last_mirror_epoch.0).filter(|epoch| *epoch >= 0);
     let stored_offset = stored.map(|row| row.last_mirrored_offset.0).filter(|last| *last >= 0);
-    let (stop_epoch, stop_offset) =
-        last_stop.map_or((-1, -1), |stop| (stop.last_mirror_epoch.0, stop.last_mirrored_offset.0));
+    let (stop_epoch, stop_offset) = last_stop
+        .map_or((-1, -1), |stop| (stop.last_mirror_epoch.0, stop.last_mirrored_offset.0.max(-1)));
     DescribedMirrorPartition {
         partition_index: index.0,
         source_offset: lag.source_offset,

@@ -38,6 +38,8 @@ pub struct ControllerRecord {
     /// Whether what the log holds was mirrored at some time, so that a common prefix may be
     /// looked for. False for a local topic that was given to a mirror and never copied anything.
     pub mirrored_before: bool,
+    /// The newest recorded stop says that nothing of the log came from a source.
+    pub nothing_mirrored: bool,
     /// Whether STOPPED is recorded: the partition is an ordinary one. A later start clears it.
     pub stopped: bool,
     /// The last mirror epoch of the newest recorded stop, kept by a later start; `NONE` without

@@ -256,11 +256,14 @@ pub(super) fn prepare(held: Box<Held>) -> Outcome {
 
 /// Starts the move to STOPPING.
 pub(super) fn stop(held: Box<Held>) -> Outcome {
-    let row = StoredState {
+    let mut row = StoredState {
         attempt: 0,
         aborted_producers: Vec::new(),
         ..held.row.moved_to(MirrorState::Stopping)
     };
+    if held.row.state == MirrorState::Failed {
+        row.previous = held.row.previous;
+    }
     write(held, row, Then::Stop(StoppingStep::RemovingFetchers))
 }
 
@@ -404,5 +407,5 @@ pub(super) fn own_last_mirror_epoch(held: &Held) -> LeaderEpoch {
 
 /// The first offset after what a stop says was mirrored.
 pub(super) fn after_mirrored(row: &StoredState) -> Offset {
-    Offset(row.last_mirrored_offset.0 + 1)
+    Offset((row.last_mirrored_offset.0 + 1).max(0))
 }

@@ -163,8 +163,13 @@ fn on_out_of_range(
     } else if source_start > log_end {
         go(held, MirroringStep::Resetting { from: log_end, to: source_start }, attempt)
     } else {
-        // The source moved between the fetch and the question.
-        go(held, MirroringStep::FRESH, attempt)
+        // It moved between the fetch and the question, or it does not know our newest epoch: then
+        // trying again for ever without a word would look like mirroring.
+        let reason = format!(
+            "the source refuses offset {log_end}, though its log spans {source_start} to \
+             {source_end}: it does not know the epoch of our last record"
+        );
+        failed::on_error(held, attempt, &reason)
     }
 }
 

@@ -205,7 +205,7 @@ fn on_facts(held: Box<Held>, log: LogFacts, facts: SourceFacts) -> Outcome {
     let source_epoch = facts.leader_epoch;
     let own = own_last_mirror_epoch(&held);
     let record = held.lead.record;
-    match truncation::plan(&log, own, facts.last_mirror_epoch, record.mirrored_before) {
+    match truncation::plan(&log, own, facts.last_mirror_epoch, &record) {
         Plan::Keep => {
             go(held, PreparingStep::AwaitingFollowers { end: log.end, cut: 0, source_epoch })
         }
@@ -213,6 +213,11 @@ fn on_facts(held: Box<Held>, log: LogFacts, facts: SourceFacts) -> Outcome {
         Plan::CommonPrefix { epoch } => {
             let bound = log.end;
             go(held, PreparingStep::ComparingAtSource { log, source_epoch, epoch, bound })
+        }
+        Plan::CutLocal => {
+            let end_offset = Offset(record.last_mirrored_offset.0 + 1);
+            let kept = epochs::EpochEnd { epoch: LeaderEpoch::NONE, end_offset };
+            cut(held, &log, source_epoch, truncation::point(&log, Some(kept)))
         }
         Plan::Refuse => {
             let reason = format!(

@@ -46,12 +46,19 @@ fn desired() -> impl Strategy<Value = DesiredState> {
 }
 
 fn record() -> impl Strategy<Value = ControllerRecord> {
-    (any::<bool>(), any::<bool>(), epoch(), offset()).prop_map(
-        |(mirrored_before, stopped, last_mirror_epoch, last_mirrored_offset)| ControllerRecord {
-            mirrored_before,
-            stopped,
+    (any::<[bool; 3]>(), epoch(), offset()).prop_map(
+        |(
+            [mirrored_before, nothing_mirrored, stopped],
             last_mirror_epoch,
             last_mirrored_offset,
+        )| {
+            ControllerRecord {
+                mirrored_before,
+                nothing_mirrored,
+                stopped,
+                last_mirror_epoch,
+                last_mirrored_offset,
+            }
         },
     )
 }
@@ -210,6 +217,7 @@ fn fit(
             desired: DesiredState::Active,
             record: ControllerRecord {
                 mirrored_before: true,
+                nothing_mirrored: false,
                 stopped: false,
                 last_mirror_epoch: epoch,
                 last_mirrored_offset: log.end,

@@ -65,6 +65,7 @@ impl<'a> Words<'a> {
     fn record(&self) -> ControllerRecord {
         ControllerRecord {
             mirrored_before: self.has("mirrored-before"),
+            nothing_mirrored: self.has("nothing-mirrored"),
             stopped: self.has("stopped"),
             last_mirror_epoch: self.epoch("lme"),
             last_mirrored_offset: Offset(self.number("last", -1)),

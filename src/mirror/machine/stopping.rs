@@ -7,7 +7,7 @@ use super::leading::{after_mirrored, write};
 use super::{Held, Lead, MirrorEffect, Outcome, PartitionMirror, StopEvent, Then, keep};
 use crate::retry::Backoff;
 use crate::states::{DesiredState, MirrorState};
-use crate::stored::StoredState;
+use crate::stored::{NEVER_COMPARED, StoredState};
 use crate::truncation::LogFacts;
 
 /// How long the high watermark is waited for before followers that are gone are looked for again.
@@ -131,11 +131,12 @@ pub(super) fn on_stop(
 /// A stored pair is kept only if this log holds a later epoch's batch, one of the stop itself; a
 /// log without one ends with what was mirrored, and both are computed from it.
 fn note_stop_point(held: Box<Held>, log: LogFacts, now: TimestampMs) -> Outcome {
+    let (last_mirror_epoch, last_mirrored_offset) = stop_point(&held, &log);
     let row = StoredState {
         previous: MirrorState::Stopping,
         reason: None,
-        last_mirror_epoch: log.newest_epoch,
-        last_mirrored_offset: Offset(log.end.0 - 1),
+        last_mirror_epoch,
+        last_mirrored_offset,
         aborted_producers: log.open_transactions,
         ..held.row.clone()
     };
@@ -146,6 +147,24 @@ fn note_stop_point(held: Box<Held>, log: LogFacts, now: TimestampMs) -> Outcome 
         return (state, effects);
     }
     write(held, row, Then::Stop(StoppingStep::Bumping))
+}
+
+/// The last mirror epoch and offset of a stop.
+///
+/// A log that was compared ends with what was mirrored. One that was not may end with local
+/// records, of epochs above the last stop's: then that stop's point still holds, and without one
+/// nothing is known to be a copy, unless the mirror itself made the topic.
+fn stop_point(held: &Held, log: &LogFacts) -> (LeaderEpoch, Offset) {
+    let record = held.lead.record;
+    let stopped_before = record.nothing_mirrored || record.last_mirror_epoch != LeaderEpoch::NONE;
+    let is_local = held.row.stops_uncompared() && log.newest_epoch > record.last_mirror_epoch;
+    if is_local && stopped_before {
+        (record.last_mirror_epoch, record.last_mirrored_offset)
+    } else if is_local && !record.mirrored_before {
+        (LeaderEpoch::NONE, NEVER_COMPARED)
+    } else {
+        (log.newest_epoch, Offset(log.end.0 - 1))
+    }
 }
 
 fn finish(held: Box<Held>) -> Outcome {
