@@ -268,7 +268,10 @@ impl Actor for Partition {
             PartitionMsg::EpochStarted { leader_epoch, result } => {
                 state.on_epoch_started(leader_epoch, result);
             }
-            PartitionMsg::Tick => state.on_tick(),
+            PartitionMsg::Tick => {
+                state.check_log()?;
+                state.on_tick();
+            }
             PartitionMsg::Mirror(input) => state.on_mirror(input),
         }
         Ok(())
@@ -276,6 +279,16 @@ impl Actor for Partition {
 }
 
 impl PartitionState {
+    /// A log that closed itself ends the actor: its successor's lease opens the log again, and
+    /// when that has failed often enough another replica leads.
+    fn check_log(&self) -> Result<(), ActorProcessingErr> {
+        if self.lease.view.is_closed() {
+            let log = self.lease.view.id();
+            return Err(format!("the log of {log} closed itself: it is to be opened again").into());
+        }
+        Ok(())
+    }
+
     /// The topic's id.
     pub fn topic_id(&self) -> TopicId {
         self.shared.topic_id

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use log::disk::Disk;
-use log::{Driver, LogDir, LogDirOptions};
+use log::{Driver, LogDir, LogDirOptions, OpenFiles};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::Notify;
 
@@ -71,6 +71,7 @@ impl Actor for Storage {
                         opened
                     }
                     Driver::Thread => {
+                        options.open_files = OpenFiles::of_process();
                         let open = move || LogDir::open(disk, &path, options);
                         Arc::new(tokio::task::spawn_blocking(open).await??)
                     }

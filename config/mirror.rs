@@ -62,6 +62,13 @@ pub fn mirror_keys() -> &'static [Key] {
     MIRROR
 }
 
+/// Checks one setting that a client gives a mirror: one that nothing acts on yet may not ask for
+/// anything, even where the commands of mirroring keep something in it.
+pub fn check_mirror_change(name: &str, raw: &str) -> Result<(), Fault> {
+    check_mirror_setting(name, raw)?;
+    find(name).map_or(Ok(()), |key| key.refuse_if_not_acted_on(raw))
+}
+
 /// Checks one setting of a mirror. A setting that is not built is refused at any value.
 pub fn check_mirror_setting(name: &str, raw: &str) -> Result<(), Fault> {
     let key = find(name).ok_or_else(|| Fault::unknown(name, MIRROR.iter().map(|key| key.name)))?;

@@ -64,14 +64,13 @@ pub(crate) const MIRROR: &[Key] = &[
         "Source topics that are never mirrored by pattern, as regular expressions.",
     ))
     .valid(Valid::Regex)
-    .low()
-    .stored(),
+    .low(),
     dynamic(Key::new(
         "mirror.topics.include",
         List,
         Some(""),
-        "Source topics to mirror as they appear, as regular expressions. Stored; discovery is not \
-         built yet.",
+        "Source topics to mirror as they appear, as regular expressions. The patterns that topics \
+         were started by are kept here; discovery is not built yet.",
     ))
     .valid(Valid::Regex)
     .low()

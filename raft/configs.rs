@@ -225,7 +225,7 @@ fn check_value(
     let raw = value.unwrap_or_default();
     let checked = match kind {
         ResourceKind::Topic => config::check_topic_setting(name, raw),
-        ResourceKind::Mirror => config::check_mirror_setting(name, raw),
+        ResourceKind::Mirror => config::check_mirror_change(name, raw),
         ResourceKind::Broker => {
             let scope =
                 if resource.is_empty() { ChangeScope::Cluster } else { ChangeScope::Broker };

@@ -144,10 +144,11 @@ fn mirror_settings(request: &CreateMirrorRequest) -> Result<Settings, Error> {
             return Err(invalid(format!("'{name}' is given twice.")));
         }
     }
-    match config::MirrorConfig::from_settings(&settings) {
-        Ok(_) => Ok(settings),
-        Err(error) => Err(invalid(error.to_string())),
+    config::MirrorConfig::from_settings(&settings).map_err(|error| invalid(error.to_string()))?;
+    for (name, value) in &settings {
+        config::check_mirror_change(name, value).map_err(|fault| invalid(fault.to_string()))?;
     }
+    Ok(settings)
 }
 
 fn source_record(mirror: &MirrorName, cluster_id: &str) -> MetadataRecord {

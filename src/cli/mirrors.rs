@@ -32,7 +32,8 @@ source.properties needs at least bootstrap.servers, the source cluster's address
 
 Exit codes:
   0  done, for every topic; also --help and --version
-  1  wrong usage, a refusal, a topic that failed (one line each on standard error), no answer";
+  1  wrong usage, a refusal, a topic that failed (one line each on standard error), no answer,
+     a stop that is not done after 30 s (it goes on)";
 
 /// Create cluster mirrors and manage mirrored topics.
 #[derive(clap::Args, Default)]
@@ -209,7 +210,7 @@ async fn stop(admin: &MirrorAdmin, asked: &TopicRequest<'_>) -> Result<Outcome> 
         Ok(count) => format!("{count} partition(s) are not STOPPED yet"),
         Err(error) => format!("whether the topics take writes yet cannot be told: {error:#}"),
     };
-    outcome.notes.push(format!(
+    outcome.failures.push(format!(
         "The order is stored and goes on by itself, but {still}; --describe shows it."
     ));
     Ok(outcome)

@@ -4,13 +4,17 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
+
+/// More open files than this are never asked for.
+const FILES_MAX: usize = 1 << 20;
 
 /// The files of one or more log directories that are open now, at most a limit of them.
 ///
@@ -25,6 +29,14 @@ impl OpenFiles {
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit: limit.max(1), open: Mutex::new(VecDeque::new()) })
+    }
+
+    /// The open files of all log directories of this process. The first call raises the limit the
+    /// system sets the process as far as it goes; half of it is for logs, the rest for sockets.
+    #[must_use]
+    pub fn of_process() -> Arc<Self> {
+        static OF_PROCESS: OnceLock<Arc<OpenFiles>> = OnceLock::new();
+        Arc::clone(OF_PROCESS.get_or_init(|| OpenFiles::new(raised_limit() / 2)))
     }
 
     /// How many files are open.
@@ -51,6 +63,20 @@ impl OpenFiles {
         }
         open.push_back(Arc::downgrade(slot));
     }
+}
+
+/// How many files the system lets this process open, once it was asked for as many as it allows.
+fn raised_limit() -> usize {
+    let now = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: now.maximum, maximum: now.maximum };
+    let limit = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => now.maximum,
+        Err(error) => {
+            tracing::warn!(limit = now.current, %error, "the limit of open files stays");
+            now.current
+        }
+    };
+    limit.and_then(|limit| usize::try_from(limit).ok()).map_or(FILES_MAX, |it| it.min(FILES_MAX))
 }
 
 /// One file that may be open.

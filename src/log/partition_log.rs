@@ -130,9 +130,11 @@ impl PartitionLog {
         if self.closed.is_none() {
             tracing::error!(
                 log = %self.id, %error,
-                "the log is closed to writes until it is opened again: mend what failed (on a \
-                 full disk free space), then restart the node"
+                "the log is closed to writes and will be opened again a few times: mend what \
+                 failed (free space on a full disk, allow more open files); if its partition \
+                 goes offline meanwhile, restart the node"
             );
+            self.view.set_closed();
             self.closed = Some(Arc::from(error.to_string()));
         }
         let failure = self.check_open().expect_err("it was closed above");

@@ -122,6 +122,7 @@ pub struct ReadView {
     fenced: AtomicU64,
     serving: AtomicU64,
     deleted: AtomicBool,
+    closed: AtomicBool,
     /// Held while bounds move, so that they stay in order; never over I/O.
     bounds: Mutex<()>,
     listener: RwLock<Option<Listener>>,
@@ -146,6 +147,7 @@ impl ReadView {
             fenced: AtomicU64::new(0),
             serving: AtomicU64::new(Serving::OFFLINE.to_word()),
             deleted: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             bounds: Mutex::new(()),
             listener: RwLock::new(None),
             files,
@@ -210,6 +212,12 @@ impl ReadView {
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Acquire)
+    }
+
+    /// Whether a write or sync failed: the log takes no change until a new lease opens it again.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Raises the high watermark to `offset`, at most to the log end; a lower one changes nothing.

@@ -36,8 +36,9 @@ def fetch_v11(topic, partition_bytes):
 @pytest.mark.mirroring  # Kafka sends files, and holds no answer in memory
 def test_answers_that_nobody_reads_hold_bounded_memory(single, unique):
     topic = unique("unread")
-    harness.admin(single.bootstrap).create_topics(
-        [NewTopic(topic, 1, 1, config={"max.message.bytes": "2000000"})])[topic].result(10)
+    admin = harness.admin(single.bootstrap)
+    wanted = NewTopic(topic, 1, 1, config={"max.message.bytes": "2000000"})
+    admin.create_topics([wanted])[topic].result(10)
     client = Producer({"bootstrap.servers": single.bootstrap, "acks": "all",
                        "message.max.bytes": 2_000_000, "queue.buffering.max.kbytes": 200_000})
     for _ in range(RECORDS):
@@ -78,6 +79,7 @@ def test_a_padded_request_does_not_hold_the_controller(single, unique):
     body = wire.compact_array([topic]) + struct.pack(">ib", 10_000, 0) + padding
     before = single.memory()
     answers = []
+    admin = harness.admin(single.bootstrap)
 
     def padded():
         with wire.Connection(single.bootstrap.split(",")[0]) as connection:
@@ -86,7 +88,7 @@ def test_a_padded_request_does_not_hold_the_controller(single, unique):
     asking.start()
     for _ in range(20):
         name = unique("beside")
-        harness.admin(single.bootstrap).create_topics([NewTopic(name, 1, 1)])[name].result(5)
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(5)
     asking.join(30)
     assert answers, "no answer"
     assert single.memory() - before < 120 << 20

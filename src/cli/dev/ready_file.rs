@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use super::banner::Facts;
@@ -34,6 +34,12 @@ pub fn remove_stale(file: Option<&Path>) -> Result<()> {
     let Some(file) = file else {
         return Ok(());
     };
+    if std::fs::symlink_metadata(file).is_ok_and(|there| !there.is_file()) {
+        bail!(
+            "--ready-file {} is there and is no regular file: name one that may be replaced",
+            file.display()
+        );
+    }
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             let file = file.display();
@@ -71,6 +77,18 @@ fn json(facts: &Facts) -> Result<String> {
 mod tests {
     use super::*;
     use crate::cli::dev::banner::tests::facts;
+
+    #[test]
+    fn only_a_regular_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        for path in [Path::new("/dev/null"), folder.path(), &link] {
+            let refused = remove_stale(Some(path)).unwrap_err().to_string();
+            assert!(refused.contains("no regular file"), "{refused}");
+            assert!(std::fs::symlink_metadata(path).is_ok());
+        }
+    }
 
     #[test]
     fn the_file_is_whole_and_alone() {

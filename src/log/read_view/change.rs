@@ -25,6 +25,7 @@ pub(crate) struct Opened {
 impl ReadView {
     /// Shows a log that was opened, or opened again.
     pub(crate) fn install(&self, opened: Opened) {
+        self.closed.store(false, Ordering::Release);
         let guard = self.bounds.lock();
         self.log_start.store(opened.log_start.0, Ordering::Release);
         self.high_watermark.store(opened.high_watermark.0, Ordering::Release);
@@ -136,6 +137,11 @@ impl ReadView {
         self.truncations.fetch_add(1, Ordering::AcqRel);
         drop(guard);
         self.notify();
+    }
+
+    /// Tells the lease's holder that the log takes no change any more.
+    pub(crate) fn set_closed(&self) {
+        self.closed.store(true, Ordering::Release);
     }
 
     /// What a command of `held` answers when another incarnation counts.
