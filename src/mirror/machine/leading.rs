@@ -106,8 +106,11 @@ fn on_controller_changed(
         | PartitionMirror::Loading { .. }
         | PartitionMirror::Writing(_)
         | PartitionMirror::Stopping { .. } => keep(state),
-        PartitionMirror::Preparing { ref held, .. }
-        | PartitionMirror::EpochFencing { ref held, .. } => match desired {
+        PartitionMirror::Preparing { ref held, ref step } => match desired {
+            DesiredState::Stopped => preparing::on_stop_wanted(held.clone(), step.clone()),
+            DesiredState::Active | DesiredState::Paused => keep(state),
+        },
+        PartitionMirror::EpochFencing { ref held, .. } => match desired {
             DesiredState::Stopped => stop(held.clone()),
             DesiredState::Active | DesiredState::Paused => keep(state),
         },

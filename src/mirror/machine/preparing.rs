@@ -3,13 +3,13 @@
 
 use protocol::ids::{LeaderEpoch, Offset, TimestampMs};
 
-use super::leading::{own_last_mirror_epoch, write};
+use super::leading::{own_last_mirror_epoch, stop, write};
 use super::{
     Held, LogEvent, MirrorEffect, Outcome, PartitionMirror, SourceEvent, SourceFacts, Then,
     failed, keep,
 };
 use crate::epochs;
-use crate::states::MirrorState;
+use crate::states::{DesiredState, MirrorState};
 use crate::stored::StoredState;
 use crate::truncation::{self, Comparison, LogFacts, Plan};
 
@@ -108,6 +108,24 @@ fn stay(held: Box<Held>, step: PreparingStep) -> Outcome {
     keep(PartitionMirror::Preparing { held, step })
 }
 
+/// A stop is wanted. A cut that runs is waited for, so that what it takes is counted.
+pub(super) fn on_stop_wanted(held: Box<Held>, step: PreparingStep) -> Outcome {
+    match step {
+        PreparingStep::Truncating { .. } => stay(held, step),
+        PreparingStep::AwaitingFollowers { cut, .. } => stop_after_cut(held, cut),
+        PreparingStep::ReadingLog
+        | PreparingStep::AskingSource { .. }
+        | PreparingStep::FindingEnd { .. }
+        | PreparingStep::ComparingAtSource { .. }
+        | PreparingStep::ComparingHere { .. } => stop(held),
+    }
+}
+
+fn stop_after_cut(mut held: Box<Held>, cut: i64) -> Outcome {
+    held.row.records_cut += cut;
+    stop(held)
+}
+
 pub(super) fn on_log(held: Box<Held>, step: PreparingStep, event: LogEvent) -> Outcome {
     match (step, event) {
         (PreparingStep::ReadingLog, LogEvent::Facts(log)) => {
@@ -133,6 +151,9 @@ pub(super) fn on_log(held: Box<Held>, step: PreparingStep, event: LogEvent) -> O
             PreparingStep::Truncating { source_epoch, .. },
             LogEvent::Truncated { log_end, records_cut },
         ) => {
+            if held.lead.desired == DesiredState::Stopped {
+                return stop_after_cut(held, records_cut);
+            }
             let step =
                 PreparingStep::AwaitingFollowers { end: log_end, cut: records_cut, source_epoch };
             go(held, step)
