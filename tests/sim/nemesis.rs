@@ -26,7 +26,7 @@ pub async fn torment(simulation: &mut Simulation, means: Means) {
 }
 
 async fn blow(simulation: &mut Simulation, means: Means) {
-    match pick(simulation, 7) {
+    match pick(simulation, 8) {
         0 | 1 => {
             let victim = one_of(simulation);
             crash(simulation, &[victim], means).await;
@@ -51,6 +51,7 @@ async fn blow(simulation: &mut Simulation, means: Means) {
             let victim = one_of(simulation);
             isolate(simulation, victim).await;
         }
+        6 => fail_a_write(simulation).await,
         _ => slow_down(simulation).await,
     }
 }
@@ -84,6 +85,16 @@ async fn isolate(simulation: &mut Simulation, victim: NodeId) {
     pause(simulation, 200, 2_500).await;
     simulation.trace.note("mend");
     cut.iter().for_each(|(from, to)| simulation.faults(*from, *to).mend());
+}
+
+/// Has one write of a node fail, as on a full disk: the log that it hits closes itself.
+async fn fail_a_write(simulation: &mut Simulation) {
+    let victim = one_of(simulation);
+    let nth = 1 + simulation.random.next_u64() % 20;
+    simulation.trace.note(&format!("write {nth} of node {victim} is to fail"));
+    simulation.disk(victim).fail_write(nth);
+    pause(simulation, 500, 2_500).await;
+    simulation.disk(victim).mend();
 }
 
 /// Delays, loses and repeats messages on all links for a while.

@@ -131,6 +131,12 @@ impl MemoryDisk {
         state.fail_sync_at = Some(state.syncs + nth);
     }
 
+    /// Takes back what is to fail and has not yet.
+    pub fn mend(&self) {
+        let mut state = self.state.lock();
+        (state.fail_write_at, state.fail_sync_at) = (None, None);
+    }
+
     /// Lets no change through from the `nth` sync from now on, that one included, until the next
     /// crash.
     pub fn halt_at_sync(&self, nth: u64) {
