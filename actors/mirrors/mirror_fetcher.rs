@@ -19,7 +19,7 @@ use std::time::Duration;
 use mirror::MirrorEvent;
 use net::Client;
 use protocol::error_code::ErrorCode;
-use protocol::ids::{LeaderEpoch, Offset, TopicIdPartition};
+use protocol::ids::{LeaderEpoch, Offset, TimestampMs, TopicIdPartition};
 use protocol::messages::FetchResponse;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
@@ -86,8 +86,8 @@ pub enum FetcherReport {
         /// Who leads, if the broker said.
         leader: Option<SourceLeader>,
     },
-    /// The broker does not answer. Told once until it does.
-    LinkFailed(FetcherId),
+    /// The broker does not answer what was asked at that time. Told once until it does.
+    LinkFailed(FetcherId, TimestampMs),
     /// It answers again.
     Answered(FetcherId),
 }
@@ -207,6 +207,8 @@ pub struct MirrorFetcherState {
     /// Whether the mirror was told that the broker does not answer.
     failing: bool,
     last_answer: LastAnswer,
+    /// When the newest request was sent.
+    asked_at: TimestampMs,
     /// Questions beside the fetches.
     tasks: JoinSet<()>,
 }
@@ -274,6 +276,7 @@ impl Actor for MirrorFetcher {
             backoff: LINK_BACKOFF_MIN,
             failing: false,
             last_answer: LastAnswer::default(),
+            asked_at: TimestampMs::NONE,
             tasks: JoinSet::new(),
         })
     }
@@ -429,6 +432,7 @@ impl MirrorFetcherState {
             limits.wait_max_ms = limits.wait_max_ms.min(SHORT_WAIT_MS);
         }
         self.number += 1;
+        self.asked_at = self.directory.clock.now();
         let number = self.number;
         let wait = Duration::from_millis(u64::try_from(limits.wait_max_ms).unwrap_or(0));
         let fetch = request::Fetch {
@@ -505,7 +509,7 @@ impl MirrorFetcherState {
         tracing::debug!(mirror = %self.shared.name, fetcher = ?self.id, why, "no answer");
         self.session.restart();
         if !std::mem::replace(&mut self.failing, true) {
-            self.report(FetcherReport::LinkFailed(self.id));
+            self.report(FetcherReport::LinkFailed(self.id, self.asked_at));
         }
         self.back_off();
     }

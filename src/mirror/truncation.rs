@@ -57,8 +57,8 @@ pub enum Plan {
 
 /// Chooses how to find the truncation point.
 ///
-/// `own` and `source` are last mirror epochs (`NONE`: not known). `record` is what the controller's
-/// log says of this partition.
+/// `own` and `source` are last mirror epochs (`NONE`: not known). `record` is what the
+/// controller's log says of this partition.
 #[must_use]
 pub fn plan(
     log: &LogFacts,

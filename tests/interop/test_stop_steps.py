@@ -27,9 +27,9 @@ pytestmark = [
 TOPIC, MIRROR, PARTITIONS = "ledger", "standby", 2
 ABORT, RESET = 0, 7
 
-# What is fetched keeps a distance below our leader epoch, and a stop that comes before the logs were
-# compared keeps the last one's point: no order over the wire makes the bump needed. The rules of
-# the machine show it (src/mirror/testscripts/stop_needs_a_bump_when_the_epoch_is_not_above.script).
+# What is fetched keeps a distance below our leader epoch, and a stop that comes before the logs
+# were compared keeps the last one's point: no order over the wire makes the bump needed. A script
+# of the machine shows it (stop_needs_a_bump_when_the_epoch_is_not_above.script in src/mirror).
 NEVER_NEEDED = "mirror-stop-bump"
 
 

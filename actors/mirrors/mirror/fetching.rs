@@ -254,9 +254,8 @@ impl MirrorState {
             FetcherReport::Moved { partition, leader_epoch, leader } => {
                 self.on_moved(partition, leader_epoch, leader);
             }
-            FetcherReport::LinkFailed(fetcher) => {
-                let now = self.directory.clock.now();
-                self.fetching.down.entry(fetcher).or_insert(now);
+            FetcherReport::LinkFailed(fetcher, since) => {
+                self.fetching.down.entry(fetcher).or_insert(since);
                 self.want_survey();
             }
             FetcherReport::Answered(fetcher) => {
