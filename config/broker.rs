@@ -363,8 +363,9 @@ pub fn validate_broker_change(
     name: &str,
     value: Option<&str>,
 ) -> Result<(), Fault> {
-    check_scope(name, scope == ChangeScope::Broker)?;
-    value.map_or(Ok(()), |raw| check(name, raw))
+    // What is not built cannot be set at the start either: that comes first.
+    value.map_or(Ok(()), |raw| check(name, raw))?;
+    check_scope(name, scope == ChangeScope::Broker)
 }
 
 /// Every built broker setting with its value and where that comes from.

@@ -138,6 +138,8 @@ fn dynamic_values_come_before_static_ones() {
 fn start_settings_cannot_change_at_run_time() {
     let fault = validate_broker_change(ChangeScope::Broker, "node.id", Some("2")).unwrap_err();
     assert!(matches!(fault, Fault::ReadOnly { .. }));
+    let fault = validate_broker_change(ChangeScope::Broker, "log.retention.ms", Some("5"));
+    assert!(matches!(fault, Err(Fault::NotBuilt { .. })), "{fault:?}");
     assert!(validate_broker_change(ChangeScope::Cluster, "message.max.bytes", Some("1")).is_ok());
     assert!(validate_broker_change(ChangeScope::Cluster, "message.max.bytes", None).is_ok());
     assert!(validate_broker_change(ChangeScope::Cluster, "message.max.bytes", Some("x")).is_err());

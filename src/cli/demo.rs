@@ -44,8 +44,8 @@ cut (nothing there crashes), and the topic is deleted at the end.
 
 Exit codes:
   0    every promise was held; also --help
-  1    a promise was broken or could not be checked, or the demo could not go on (standard error
-       says why)
+  1    a promise was broken or could not be checked, or the demo could not go on or was interrupted
+       (standard error says why)
   130  ended at once by a second Ctrl-C";
 
 /// Why it ended when somebody asked it to.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use mirror::MirrorState;
 use net::{Client, ClientOptions};
-use protocol::api::{Request, Response};
+use protocol::api::{ApiKey, Request, Response};
 use protocol::error_code::{ErrorCode, MirrorErrorCode};
 use protocol::messages::{
     CreateMirrorRequest, CreateMirrorResponse, DeleteMirrorRequest, DeleteMirrorResponse,
@@ -331,14 +331,17 @@ fn partition_row(
 
 /// A peer without the API is told by Kafka's own name for it.
 fn net_failure(error: net::Error) -> anyhow::Error {
-    if matches!(error, net::Error::Unsupported { .. }) {
-        let code = ErrorCode::UnsupportedVersion.code();
-        return anyhow!(
-            "UNSUPPORTED_VERSION ({code}): {error} Heliograph creates, starts, stops, lists and \
-             describes mirrors; pausing, resuming and deleting them is not built yet."
-        );
-    }
-    error.into()
+    let net::Error::Unsupported { key, .. } = &error else { return error.into() };
+    let code = ErrorCode::UnsupportedVersion.code();
+    let later = [ApiKey::PauseMirrorTopics, ApiKey::ResumeMirrorTopics, ApiKey::DeleteMirror];
+    let remedy = if later.contains(key) {
+        "Heliograph creates, starts, stops, lists and describes mirrors; pausing, resuming and \
+         deleting them is not built yet."
+    } else {
+        "Give --bootstrap-server the destination cluster, which mirrors; the source needs nothing \
+         of it."
+    };
+    anyhow!("UNSUPPORTED_VERSION ({code}): {error} {remedy}")
 }
 
 /// Codes 134 to 145 are mirroring's own in these answers and none of them is worth a retry.
