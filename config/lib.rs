@@ -32,8 +32,8 @@ pub use host_port::HostPort;
 pub use layers::Layers;
 pub use listener::{Listener, ListenerKind};
 pub use mirror::{
-    MirrorConfig, check_mirror_change, check_mirror_setting, describe_mirror, mirror_keys,
-    needs_reconnect, redacted_mirror_value,
+    MirrorConfig, check_mirror_change, describe_mirror, mirror_keys, needs_reconnect,
+    redacted_mirror_value,
 };
 pub use properties::{Properties, parse_properties};
 pub use timing::{Profile, Timing};

@@ -70,7 +70,7 @@ pub fn check_mirror_change(name: &str, raw: &str) -> Result<(), Fault> {
 }
 
 /// Checks one setting of a mirror. A setting that is not built is refused at any value.
-pub fn check_mirror_setting(name: &str, raw: &str) -> Result<(), Fault> {
+fn check_mirror_setting(name: &str, raw: &str) -> Result<(), Fault> {
     let key = find(name).ok_or_else(|| Fault::unknown(name, MIRROR.iter().map(|key| key.name)))?;
     if key.function == Function::NotBuilt {
         return Err(Fault::NotBuilt { name: name.to_owned(), default: None });

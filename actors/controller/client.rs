@@ -13,6 +13,7 @@ use protocol::messages::ForwardRequest;
 use protocol::messages::forward_request::TopicConfigs;
 use tokio::time::Instant;
 
+use super::decide::broken;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::peers::Plane;
@@ -89,8 +90,6 @@ pub async fn forward(
     let key = request.api_key();
     let version = *key.versions().end();
     let mut body = BytesMut::new();
-    let broken =
-        |error: protocol::Error| Error::refused_with(ErrorCode::InvalidRequest, error.to_string());
     request.encode(version, &mut body).map_err(broken)?;
     if body.len() > FORWARD_BYTES_MAX {
         let size = body.len();

@@ -81,7 +81,8 @@ impl Asked {
     }
 }
 
-fn broken(error: protocol::Error) -> Error {
+/// The refusal of what cannot be encoded or decoded.
+pub(super) fn broken(error: protocol::Error) -> Error {
     Error::refused_with(ErrorCode::InvalidRequest, error.to_string())
 }
 
